@@ -33,6 +33,43 @@ const (
 	ClusterMoved  = "moved"  // the new list is in effect
 )
 
+// RecoverClusterRequest refounds the groups of a namespace that has lost its quorum from the copy on one host.
+type RecoverClusterRequest struct {
+	From        string `json:"from"`                   // id or name of the host
+	AcceptLoss  bool   `json:"accept_loss"`            // must be true: acknowledged writes that the copy lacks are lost
+	AcceptOlder bool   `json:"accept_older,omitempty"` // recover although another host reports a copy that is further
+}
+
+// The statuses of a RecoverCluster.
+const (
+	ClusterRecovering = "recovering" // the host refounds the groups
+	ClusterRecovered  = "recovered"  // the refounded groups take writes
+)
+
+// RecoverCluster says what a recovery kept and what may be lost.
+type RecoverCluster struct {
+	Status  string            `json:"status"`
+	Host    string            `json:"host"`  // id of the host whose copy is kept
+	Store   string            `json:"store"` // that has the copy
+	Kept    []ClusterPosition `json:"kept"`  // by shard, the end of the copy; [] for a repeat
+	GivenUp []ClusterGivenUp  `json:"given_up"`
+}
+
+// ClusterGivenUp is a member whose copy a recovery gives up. Entries that only such copies had are lost.
+type ClusterGivenUp struct {
+	Host     string            `json:"host"`
+	HostName string            `json:"host_name,omitempty"`
+	Store    string            `json:"store"`
+	Last     []ClusterPosition `json:"last"` // by shard, the end of its copy in its last report; [] = the control plane has no report
+}
+
+// ClusterPosition is the end of a copy of a shard: the newest entry that it has, committed or not.
+type ClusterPosition struct {
+	Shard int    `json:"shard"`
+	Index uint64 `json:"index"`
+	Term  uint64 `json:"term"`
+}
+
 // CloudClusterMember is a host with cells of the namespace.
 type CloudClusterMember struct {
 	Host       string `json:"host"`                 // its id
@@ -44,6 +81,8 @@ type CloudClusterMember struct {
 	State      string `json:"state,omitempty"`      // of the cells, in the host's last report: opening, open, closing, absent, failed or waiting
 	Generation int64  `json:"generation,omitempty"` // on which the host acts
 	Error      string `json:"error,omitempty"`
+	// Last holds, by shard, the end of the member's copy in its host's last report; absent = not reported.
+	Last []ClusterPosition `json:"last,omitempty"`
 }
 
 // CloudClusterGroup is the Raft group of a shard, as its leader has reported it. Leader is empty if no member reports that it

@@ -32,8 +32,8 @@ type identity struct {
 	Founded bool `json:"founded"`
 	// Joined says that the directory was created to join an existing group. Opening it never bootstraps one.
 	Joined bool `json:"joined,omitempty"`
-	// Restored says that the machine was filled from a backup. The node that first opens the directory
-	// bootstraps a group from the machine's content.
+	// Restored says that the machine was filled from a backup, or that Refound made it the beginning of a
+	// history. The node that first opens the directory bootstraps a group from the machine's content.
 	Restored bool `json:"restored,omitempty"`
 }
 
@@ -132,6 +132,45 @@ func Waits(dir string, t Tuning) (waits bool, err error) {
 		return err
 	})
 	return waits, err
+}
+
+// Replay applies every entry of the log in the directory of a closed group to the group's machine, committed or not. The
+// caller then makes the machine the beginning of another history and calls Refound. c names the group's Dir, Group,
+// Incarnation and Machine. Replay can be repeated after a crash.
+func Replay(c Config) error {
+	c = c.withDefaults()
+	id, ok, err := readIdentity(c.Dir)
+	switch {
+	case err != nil:
+		return err
+	case !ok || id.Group != c.Group || c.Incarnation == nil || id.Incarnation != *c.Incarnation:
+		return api.Errorf(api.StateConflict, "%s does not hold the history of group %q that is to be replayed", c.Dir, c.Group)
+	case !id.Founded:
+		return api.Errorf(api.StateConflict, "%s has no entry of group %q: it waits for the group's leader", c.Dir, c.Group)
+	}
+	log, err := c.Logs.Open(filepath.Join(c.Dir, logDir), c.LogKind)
+	if err != nil {
+		return damaged(err)
+	}
+	return replica.Replay(replica.Config{
+		Dir: c.Dir, Group: id.Group, Incarnation: id.Incarnation, ID: id.NodeID, Machine: c.Machine, Log: log, Logger: c.Logger,
+	})
+}
+
+// Refound records that the machine of a closed group holds the beginning of a history with the given incarnation. The
+// node that owns the directory bootstraps a group from the machine's content when it opens the directory, and drops the
+// log, which Replay has applied. The record is one durable step and can be repeated.
+func Refound(dir string, incarnation entry.Incarnation) error {
+	id, ok, err := readIdentity(dir)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return api.Errorf(api.StateConflict, "%s holds no group to begin a history from", dir)
+	case id.Incarnation == incarnation:
+		return nil
+	}
+	return identity{Group: id.Group, Incarnation: incarnation, NodeID: id.NodeID, Restored: true}.save(dir)
 }
 
 // readLog calls read with the log in the directory of a closed group, or with nil if there is none.

@@ -43,3 +43,6 @@ func (g *Group) Status() (Status, error) {
 	}
 	return s, nil
 }
+
+// Newest returns the position of the newest entry that this member has, committed or not.
+func (g *Group) Newest() Position { return g.replica.Newest() }

@@ -443,6 +443,12 @@ func (c *Cloud) MoveCluster(ctx context.Context, id, from, to string) (status st
 	return a.Status, err
 }
 
+// RecoverCluster refounds the groups of a namespace, by the namespace's id, that have lost their quorum, from the copy on
+// one host. Acknowledged writes that the copy lacks are lost. It needs an operator's key.
+func (c *Cloud) RecoverCluster(ctx context.Context, id string, r api.RecoverClusterRequest) (api.RecoverCluster, error) {
+	return send[api.RecoverCluster](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("clusters", id, "recover"), body: r, repeat: repeatAlways})
+}
+
 // ResumeReconcile ends a pause. It needs an operator's key.
 func (c *Cloud) ResumeReconcile(ctx context.Context, id string) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: cloudPath("clusters", id, "resume-reconcile"), repeat: repeatAlways})

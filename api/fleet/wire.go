@@ -119,6 +119,9 @@ const (
 	Found   = "found"   // the store founds the namespace's groups unless it has them
 	Join    = "join"    // the store has the namespace's groups or joins them, and founds none
 	Leaving = "leaving" // the store serves on until the groups have removed it
+	// Recover means that the store has the groups of Doc.Incarnations, or refounds them from its copy of Doc.Earlier. It
+	// founds none from nothing.
+	Recover = "recover"
 )
 
 // GroupMember is a store that is a member of a namespace's groups. The id of the store is the name of the Raft member.
@@ -127,7 +130,7 @@ type GroupMember struct {
 	Host  string `json:"host"`           // id of the store's host
 	URL   string `json:"url"`            // base URL where gateways reach the host
 	Raft  string `json:"raft,omitempty"` // host:port where other members reach it: see JoinRequest.Raft
-	Role  string `json:"role"`           // Found, Join or Leaving
+	Role  string `json:"role"`           // Found, Join, Leaving or Recover
 }
 
 // Doc is everything that hosts and gateways must know of a namespace. The newest document replaces all
@@ -142,6 +145,10 @@ type Doc struct {
 	// Incarnations holds, by shard, the incarnations of the namespace's groups. If it is empty, the namespace is of an
 	// earlier version and its host has not reported them yet.
 	Incarnations []entry.Incarnation `json:"incarnations,omitempty"`
+	// Earlier holds, by shard, the incarnations of the groups that had lost their quorum, until the groups of
+	// Incarnations, which were refounded from one copy, have all members. A host keeps its copy of these groups aside
+	// until then. nil = no group was refounded.
+	Earlier []entry.Incarnation `json:"earlier,omitempty"`
 	// Epoch is the control plane's; it rises when its state is restored from a backup, because generations may then
 	// repeat.
 	Epoch int64 `json:"epoch"`
@@ -249,11 +256,14 @@ const (
 )
 
 // GroupReport is the state of a store's member in the group of one shard. A member that does not lead reports its
-// role and its level only.
+// role, its level and its position only.
 type GroupReport struct {
 	Role string `json:"role"`
 	// Level is the group's feature level, as far as this member has applied its log.
 	Level uint32 `json:"level,omitempty"`
+	// Last and Term are the index and the term of the newest entry that the member has, committed or not.
+	Last uint64 `json:"last,omitempty"`
+	Term uint64 `json:"term,omitempty"`
 	// Epoch and Generation are those of the list of members in the group's state; 0 = it has none.
 	Epoch      int64 `json:"epoch,omitempty"`
 	Generation int64 `json:"generation,omitempty"`

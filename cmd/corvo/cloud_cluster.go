@@ -48,6 +48,7 @@ func cloudClusters(r *remote) *cobra.Command {
 			return done("resumed"), c.ResumeReconcile(cmd.Context(), args[0])
 		}, showStatus),
 		moveCluster(r),
+		recoverCluster(r),
 	)
 }
 

@@ -58,6 +58,11 @@ type Namespace struct {
 	// the namespace is of an earlier version.
 	Incarnations []entry.Incarnation
 	Founded      bool // the founding of the groups is recorded
+	// Earlier holds, by shard, the incarnations of the groups that had lost their quorum, and RecoveredFrom is the store
+	// whose copy the present groups continue. Both are zero unless the namespace was recovered and does not have
+	// all its members yet.
+	Earlier       []entry.Incarnation
+	RecoveredFrom string
 	// Configurations holds, by shard, the index of the last reported Raft configuration that had exactly the list of
 	// members; nil = none was reported yet.
 	Configurations []uint64

@@ -24,6 +24,7 @@ const (
 	Replace Kind = "replace" // place the namespace on Stores instead of the founder's lost store, with new incarnations
 	Found   Kind = "found"   // record that the founder has founded the groups with Incarnations
 	Change  Kind = "change"  // make Stores the namespace's list of members
+	Refound Kind = "refound" // refound the groups from the copy of the one store in Stores
 	Settle  Kind = "settle"  // the groups have exactly the list of members: end the create or the change
 	Remove  Kind = "remove"  // the members have deleted the namespace's data, or there was never one: finish its delete
 )
@@ -75,6 +76,7 @@ func (c CellReport) Equal(other CellReport) bool {
 		slices.Equal(c.Incarnations, other.Incarnations) && slices.EqualFunc(c.Groups, other.Groups, equalGroups)
 }
 
+// equalGroups ignores the positions, because they change with every write.
 func equalGroups(a, b wire.GroupReport) bool {
 	return a.Role == b.Role && a.Epoch == b.Epoch && a.Generation == b.Generation && a.Configuration == b.Configuration &&
 		slices.Equal(a.Voters, b.Voters) && slices.Equal(a.Learners, b.Learners)

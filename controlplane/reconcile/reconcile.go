@@ -255,6 +255,17 @@ func (r *Reconciler) Move(ctx context.Context, ns fleet.Namespace, from, to stri
 	return plan.Move(ns, r.views(all), r.cfg.Observations.Cells(ns), from, to), nil
 }
 
+// Recover returns the step that refounds a namespace from the copy on a host, as plan.Recover does, and the last reports
+// of its members by host. It knows the reports only in the process that leads.
+func (r *Reconciler) Recover(ctx context.Context, ns fleet.Namespace, from string, acceptOlder bool) (plan.Step, map[string]plan.CellReport, error) {
+	all, err := r.cfg.Store.Hosts(ctx)
+	if err != nil {
+		return plan.Step{}, nil, err
+	}
+	cells := r.cfg.Observations.Cells(ns)
+	return plan.Recover(ns, r.views(all), cells, from, acceptOlder), cells, nil
+}
+
 func (r *Reconciler) setKnown(to known) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

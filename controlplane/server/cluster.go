@@ -29,6 +29,8 @@ func (s *Server) clusterRoutes() []serve.Route {
 			Summary: "Resume the reconciliation of a namespace", Response: api.Status{}},
 		{Method: "POST", Path: path + "/{id}/move", Permission: tenancy.FleetOperate, Handler: s.leaderOnly(s.moveCluster),
 			Summary: "Move a member of a namespace to another host", Description: "Both hosts are named by id or name. The status is moved once the move has ended, and moving before. A repeat changes nothing.", Request: api.MoveClusterRequest{}, Response: api.Status{}},
+		{Method: "POST", Path: path + "/{id}/recover", Permission: tenancy.FleetOperate, Handler: s.leaderOnly(s.recoverCluster),
+			Summary: "Recover a namespace that has lost its quorum", Description: "The groups are refounded from the copy on one host, and the other members are given up: acknowledged writes that the copy lacks are lost. The status is recovered once the groups take writes, and recovering before.", Request: api.RecoverClusterRequest{}, Response: api.RecoverCluster{}},
 	}
 }
 
@@ -129,7 +131,7 @@ func (s *Server) toCluster(n fleet.Namespace, names map[string]string) api.Cloud
 		cell := cells[m.Host]
 		out.Status.Members = append(out.Status.Members, api.CloudClusterMember{
 			Host: m.Host, HostName: names[m.Host], HostState: s.hostState(m.Host), Store: m.Store, StoreLost: m.Lost, Leaving: m.Leaving,
-			State: cell.State, Generation: cell.Generation, Error: cell.Error,
+			State: cell.State, Generation: cell.Generation, Error: cell.Error, Last: positionsOf(cell),
 		})
 	}
 	return out

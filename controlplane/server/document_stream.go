@@ -194,14 +194,18 @@ func (f *stream) share(d wire.Doc) (_ wire.Doc, ok bool) {
 		return d, true
 	case founding, len(d.Members) == 0:
 	case f.sent[d.Namespace], f.again && d.Desired == wire.Open && d.Generation > 1:
-		delete(f.sent, d.Namespace)
+		if len(d.Earlier) == 0 {
+			delete(f.sent, d.Namespace)
+		} else {
+			f.sent[d.Namespace] = true // the host must learn when the copy that it keeps aside is needed no more
+		}
 		desired := wire.Leave
 		if d.Desired == wire.Absent {
 			desired = wire.Absent
 		}
 		return wire.Doc{
 			Number: d.Number, Namespace: d.Namespace, Generation: d.Generation, Desired: desired, Incarnations: d.Incarnations,
-			Epoch: d.Epoch, Members: d.Members, Configurations: d.Configurations, Keys: []wire.Key{},
+			Earlier: d.Earlier, Epoch: d.Epoch, Members: d.Members, Configurations: d.Configurations, Keys: []wire.Key{},
 		}, true
 	}
 	return wire.Doc{}, false

@@ -46,6 +46,7 @@ func everyOp() []struct {
 		{signing, " op add-signing-key sk1"},
 		{&UpdateNamespace{Meta: by("token"), Id: "ns_a", DeletionProtection: &protect}, "org_acme token update-namespace ns_a"},
 		{&UpdateNamespace{Meta: by("token"), Id: "ns_a", DeletionProtection: new(bool)}, "org_acme token update-namespace ns_a"},
+		{recovery("a", 1, "h1"), "org_acme op recover-namespace ns_a"},
 		{&PauseReconcile{Meta: by("op"), Id: "ns_a"}, "org_acme op pause-reconcile ns_a"},
 		{&PauseReconcile{Meta: by("other"), Id: "ns_a"}, ""}, // a repeat
 		{&ResumeReconcile{Meta: by("op"), Id: "ns_a"}, "org_acme op resume-reconcile ns_a"},
@@ -54,8 +55,8 @@ func everyOp() []struct {
 		{dropRole("ns_a", "auditor"), "org_acme token delete-role ns_a/auditor"},
 		{deletion("a"), "org_acme token delete-namespace ns_a"},
 		{aside("a", 2, 3), "org_acme host set-aside-usage ns_a"},
-		{&RemoveAsideUsage{Meta: by("op"), Seq: 23}, "org_acme op remove-aside-usage ns_a/23"},
-		{removal("a"), "org_acme reconciler remove-namespace ns_a"},
+		{&RemoveAsideUsage{Meta: by("op"), Seq: 24}, "org_acme op remove-aside-usage ns_a/24"},
+		{atGeneration(3, removal("a")), "org_acme reconciler remove-namespace ns_a"},
 		{newFleetRoot("root"), " op add-fleet-root " + newFleetRoot("root").Fingerprint},
 		{rotation("second", 0), " op rotate-fleet-root " + newFleetRoot("second").Fingerprint},
 		{rotation("third", 0), ""}, // a repeat
@@ -122,7 +123,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			}
 		}
 	}
-	if len(own) != 21 {
+	if len(own) != 22 {
 		t.Errorf("the organisation sees %v", own)
 	}
 }

@@ -23,7 +23,8 @@ func scanNamespace(rows *sql.Rows) (n fleet.Namespace, err error) {
 	s := &n.Spec
 	err = rows.Scan(&n.ID, &n.Org, &n.Name, &n.Version, &n.Generation, &n.Observed, &s.Region, &s.Tier, &s.Replicas, &s.Shards,
 		&s.DeletionProtection, &n.Phase, &n.Operation, &n.Trace, &n.DocNumber, &n.CreatedNs, &listed, &n.PausedBy, &n.PausedNs,
-		(*incarnationsColumn)(&n.Incarnations), &n.Founded, (*membersColumn)(&n.Members), (*indexesColumn)(&n.Configurations))
+		(*incarnationsColumn)(&n.Incarnations), &n.Founded,
+		(*incarnationsColumn)(&n.Earlier), &n.RecoveredFrom, (*membersColumn)(&n.Members), (*indexesColumn)(&n.Configurations))
 	return n, err
 }
 

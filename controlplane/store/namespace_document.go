@@ -73,7 +73,7 @@ func docs(q querier, after int64, limit int, clockNs int64) ([]wire.Doc, error) 
 		d := wire.Doc{
 			Number: n.DocNumber, Namespace: string(n.ID), Name: n.Name, Org: string(n.Org),
 			Generation: n.Generation, Desired: wire.Absent, Incarnations: n.Incarnations,
-			Epoch: epoch, Members: wireMembers(n), Configurations: n.Configurations,
+			Earlier: n.Earlier, Epoch: epoch, Members: wireMembers(n), Configurations: n.Configurations,
 			Ready: n.Phase == fleet.Active, Keys: []wire.Key{}, Trace: n.Trace,
 		}
 		if n.Phase == fleet.Provisioning || n.Phase == fleet.Active {

@@ -9,9 +9,12 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// foundingColumns select the incarnations of a namespace and whether its founding is recorded.
+// foundingColumns select the incarnations of a namespace, whether its founding is recorded, and the earlier incarnations
+// and the store of a recovery.
 const foundingColumns = `, (SELECT f.incarnations FROM foundings f WHERE f.namespace = namespaces.id),
-	EXISTS (SELECT 1 FROM foundings f WHERE f.namespace = namespaces.id AND f.founded_ns > 0)`
+	EXISTS (SELECT 1 FROM foundings f WHERE f.namespace = namespaces.id AND f.founded_ns > 0),
+	(SELECT r.earlier FROM recoveries r WHERE r.namespace = namespaces.id),
+	COALESCE((SELECT r.store FROM recoveries r WHERE r.namespace = namespaces.id), '')`
 
 // incarnationsColumn scans the column foundings.incarnations. It is nil for a namespace without a row.
 type incarnationsColumn []entry.Incarnation

@@ -127,6 +127,8 @@ func wireMembers(n fleet.Namespace) []wire.GroupMember {
 		switch {
 		case m.Leaving:
 			role = wire.Leaving
+		case m.Store == n.RecoveredFrom:
+			role = wire.Recover
 		case i == 0:
 			role = storeRole(n)
 		}

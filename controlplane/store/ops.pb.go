@@ -1324,6 +1324,120 @@ func (*RemoveNamespaceResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{21}
 }
 
+// RecoverNamespace refounds the groups of a namespace that has lost its quorum. The store becomes the only member, and
+// its copy the beginning of the history of the new incarnations. It is refused like a step of the reconciler.
+type RecoverNamespace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Generation    int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	Store         string                 `protobuf:"bytes,4,opt,name=store,proto3" json:"store,omitempty"`               // of a member
+	Incarnations  [][]byte               `protobuf:"bytes,5,rep,name=incarnations,proto3" json:"incarnations,omitempty"` // by shard, the new ones
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecoverNamespace) Reset() {
+	*x = RecoverNamespace{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecoverNamespace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecoverNamespace) ProtoMessage() {}
+
+func (x *RecoverNamespace) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecoverNamespace.ProtoReflect.Descriptor instead.
+func (*RecoverNamespace) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RecoverNamespace) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RecoverNamespace) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RecoverNamespace) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *RecoverNamespace) GetStore() string {
+	if x != nil {
+		return x.Store
+	}
+	return ""
+}
+
+func (x *RecoverNamespace) GetIncarnations() [][]byte {
+	if x != nil {
+		return x.Incarnations
+	}
+	return nil
+}
+
+type RecoverNamespaceResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecoverNamespaceResult) Reset() {
+	*x = RecoverNamespaceResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecoverNamespaceResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecoverNamespaceResult) ProtoMessage() {}
+
+func (x *RecoverNamespaceResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecoverNamespaceResult.ProtoReflect.Descriptor instead.
+func (*RecoverNamespaceResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{23}
+}
+
 // PauseReconcile stops the steps of the reconciler for a namespace. ResumeReconcile lets them go on.
 type PauseReconcile struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1335,7 +1449,7 @@ type PauseReconcile struct {
 
 func (x *PauseReconcile) Reset() {
 	*x = PauseReconcile{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[22]
+	mi := &file_controlplane_store_ops_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1461,7 @@ func (x *PauseReconcile) String() string {
 func (*PauseReconcile) ProtoMessage() {}
 
 func (x *PauseReconcile) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[22]
+	mi := &file_controlplane_store_ops_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1474,7 @@ func (x *PauseReconcile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseReconcile.ProtoReflect.Descriptor instead.
 func (*PauseReconcile) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{22}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PauseReconcile) GetMeta() *Meta {
@@ -1385,7 +1499,7 @@ type PauseReconcileResult struct {
 
 func (x *PauseReconcileResult) Reset() {
 	*x = PauseReconcileResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[23]
+	mi := &file_controlplane_store_ops_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1511,7 @@ func (x *PauseReconcileResult) String() string {
 func (*PauseReconcileResult) ProtoMessage() {}
 
 func (x *PauseReconcileResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[23]
+	mi := &file_controlplane_store_ops_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1524,7 @@ func (x *PauseReconcileResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseReconcileResult.ProtoReflect.Descriptor instead.
 func (*PauseReconcileResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{23}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{25}
 }
 
 type ResumeReconcile struct {
@@ -1423,7 +1537,7 @@ type ResumeReconcile struct {
 
 func (x *ResumeReconcile) Reset() {
 	*x = ResumeReconcile{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[24]
+	mi := &file_controlplane_store_ops_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1435,7 +1549,7 @@ func (x *ResumeReconcile) String() string {
 func (*ResumeReconcile) ProtoMessage() {}
 
 func (x *ResumeReconcile) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[24]
+	mi := &file_controlplane_store_ops_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1448,7 +1562,7 @@ func (x *ResumeReconcile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeReconcile.ProtoReflect.Descriptor instead.
 func (*ResumeReconcile) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{24}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResumeReconcile) GetMeta() *Meta {
@@ -1473,7 +1587,7 @@ type ResumeReconcileResult struct {
 
 func (x *ResumeReconcileResult) Reset() {
 	*x = ResumeReconcileResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[25]
+	mi := &file_controlplane_store_ops_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1599,7 @@ func (x *ResumeReconcileResult) String() string {
 func (*ResumeReconcileResult) ProtoMessage() {}
 
 func (x *ResumeReconcileResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[25]
+	mi := &file_controlplane_store_ops_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1612,7 @@ func (x *ResumeReconcileResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeReconcileResult.ProtoReflect.Descriptor instead.
 func (*ResumeReconcileResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{25}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{27}
 }
 
 type CreateCredential struct {
@@ -1516,7 +1630,7 @@ type CreateCredential struct {
 
 func (x *CreateCredential) Reset() {
 	*x = CreateCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[26]
+	mi := &file_controlplane_store_ops_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1528,7 +1642,7 @@ func (x *CreateCredential) String() string {
 func (*CreateCredential) ProtoMessage() {}
 
 func (x *CreateCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[26]
+	mi := &file_controlplane_store_ops_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1541,7 +1655,7 @@ func (x *CreateCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateCredential.ProtoReflect.Descriptor instead.
 func (*CreateCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{26}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CreateCredential) GetMeta() *Meta {
@@ -1581,7 +1695,7 @@ type CreateCredentialResult struct {
 
 func (x *CreateCredentialResult) Reset() {
 	*x = CreateCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[27]
+	mi := &file_controlplane_store_ops_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1707,7 @@ func (x *CreateCredentialResult) String() string {
 func (*CreateCredentialResult) ProtoMessage() {}
 
 func (x *CreateCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[27]
+	mi := &file_controlplane_store_ops_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1720,7 @@ func (x *CreateCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateCredentialResult.ProtoReflect.Descriptor instead.
 func (*CreateCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{27}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CreateCredentialResult) GetId() string {
@@ -1634,7 +1748,7 @@ type RotateCredential struct {
 
 func (x *RotateCredential) Reset() {
 	*x = RotateCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[28]
+	mi := &file_controlplane_store_ops_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1646,7 +1760,7 @@ func (x *RotateCredential) String() string {
 func (*RotateCredential) ProtoMessage() {}
 
 func (x *RotateCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[28]
+	mi := &file_controlplane_store_ops_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1659,7 +1773,7 @@ func (x *RotateCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateCredential.ProtoReflect.Descriptor instead.
 func (*RotateCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{28}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RotateCredential) GetMeta() *Meta {
@@ -1720,7 +1834,7 @@ type RotateCredentialResult struct {
 
 func (x *RotateCredentialResult) Reset() {
 	*x = RotateCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[29]
+	mi := &file_controlplane_store_ops_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1846,7 @@ func (x *RotateCredentialResult) String() string {
 func (*RotateCredentialResult) ProtoMessage() {}
 
 func (x *RotateCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[29]
+	mi := &file_controlplane_store_ops_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1859,7 @@ func (x *RotateCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateCredentialResult.ProtoReflect.Descriptor instead.
 func (*RotateCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{29}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RotateCredentialResult) GetId() string {
@@ -1768,7 +1882,7 @@ type RevokeCredential struct {
 
 func (x *RevokeCredential) Reset() {
 	*x = RevokeCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[30]
+	mi := &file_controlplane_store_ops_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1780,7 +1894,7 @@ func (x *RevokeCredential) String() string {
 func (*RevokeCredential) ProtoMessage() {}
 
 func (x *RevokeCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[30]
+	mi := &file_controlplane_store_ops_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1793,7 +1907,7 @@ func (x *RevokeCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeCredential.ProtoReflect.Descriptor instead.
 func (*RevokeCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{30}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RevokeCredential) GetMeta() *Meta {
@@ -1839,7 +1953,7 @@ type RevokeCredentialResult struct {
 
 func (x *RevokeCredentialResult) Reset() {
 	*x = RevokeCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[31]
+	mi := &file_controlplane_store_ops_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +1965,7 @@ func (x *RevokeCredentialResult) String() string {
 func (*RevokeCredentialResult) ProtoMessage() {}
 
 func (x *RevokeCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[31]
+	mi := &file_controlplane_store_ops_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +1978,7 @@ func (x *RevokeCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeCredentialResult.ProtoReflect.Descriptor instead.
 func (*RevokeCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{31}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{33}
 }
 
 // SetCredential replaces the settings of a credential. Its secret stays.
@@ -1886,7 +2000,7 @@ type SetCredential struct {
 
 func (x *SetCredential) Reset() {
 	*x = SetCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[32]
+	mi := &file_controlplane_store_ops_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +2012,7 @@ func (x *SetCredential) String() string {
 func (*SetCredential) ProtoMessage() {}
 
 func (x *SetCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[32]
+	mi := &file_controlplane_store_ops_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +2025,7 @@ func (x *SetCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCredential.ProtoReflect.Descriptor instead.
 func (*SetCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{32}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetCredential) GetMeta() *Meta {
@@ -1992,7 +2106,7 @@ type SetCredentialResult struct {
 
 func (x *SetCredentialResult) Reset() {
 	*x = SetCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[33]
+	mi := &file_controlplane_store_ops_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2118,7 @@ func (x *SetCredentialResult) String() string {
 func (*SetCredentialResult) ProtoMessage() {}
 
 func (x *SetCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[33]
+	mi := &file_controlplane_store_ops_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2131,7 @@ func (x *SetCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCredentialResult.ProtoReflect.Descriptor instead.
 func (*SetCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{33}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{35}
 }
 
 // CreateHost registers a host or gateway together with its credential.
@@ -2037,7 +2151,7 @@ type CreateHost struct {
 
 func (x *CreateHost) Reset() {
 	*x = CreateHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[34]
+	mi := &file_controlplane_store_ops_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2163,7 @@ func (x *CreateHost) String() string {
 func (*CreateHost) ProtoMessage() {}
 
 func (x *CreateHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[34]
+	mi := &file_controlplane_store_ops_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2176,7 @@ func (x *CreateHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHost.ProtoReflect.Descriptor instead.
 func (*CreateHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{34}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CreateHost) GetMeta() *Meta {
@@ -2130,7 +2244,7 @@ type CreateHostResult struct {
 
 func (x *CreateHostResult) Reset() {
 	*x = CreateHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[35]
+	mi := &file_controlplane_store_ops_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2256,7 @@ func (x *CreateHostResult) String() string {
 func (*CreateHostResult) ProtoMessage() {}
 
 func (x *CreateHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[35]
+	mi := &file_controlplane_store_ops_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2269,7 @@ func (x *CreateHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHostResult.ProtoReflect.Descriptor instead.
 func (*CreateHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{35}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CreateHostResult) GetId() string {
@@ -2184,7 +2298,7 @@ type JoinHost struct {
 
 func (x *JoinHost) Reset() {
 	*x = JoinHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[36]
+	mi := &file_controlplane_store_ops_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2310,7 @@ func (x *JoinHost) String() string {
 func (*JoinHost) ProtoMessage() {}
 
 func (x *JoinHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[36]
+	mi := &file_controlplane_store_ops_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2323,7 @@ func (x *JoinHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinHost.ProtoReflect.Descriptor instead.
 func (*JoinHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{36}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JoinHost) GetMeta() *Meta {
@@ -2284,7 +2398,7 @@ type JoinHostResult struct {
 
 func (x *JoinHostResult) Reset() {
 	*x = JoinHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[37]
+	mi := &file_controlplane_store_ops_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2410,7 @@ func (x *JoinHostResult) String() string {
 func (*JoinHostResult) ProtoMessage() {}
 
 func (x *JoinHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[37]
+	mi := &file_controlplane_store_ops_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2423,7 @@ func (x *JoinHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinHostResult.ProtoReflect.Descriptor instead.
 func (*JoinHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{37}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *JoinHostResult) GetRun() int64 {
@@ -2332,7 +2446,7 @@ type RemoveHost struct {
 
 func (x *RemoveHost) Reset() {
 	*x = RemoveHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[38]
+	mi := &file_controlplane_store_ops_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +2458,7 @@ func (x *RemoveHost) String() string {
 func (*RemoveHost) ProtoMessage() {}
 
 func (x *RemoveHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[38]
+	mi := &file_controlplane_store_ops_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +2471,7 @@ func (x *RemoveHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveHost.ProtoReflect.Descriptor instead.
 func (*RemoveHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{38}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RemoveHost) GetMeta() *Meta {
@@ -2389,7 +2503,7 @@ type RemoveHostResult struct {
 
 func (x *RemoveHostResult) Reset() {
 	*x = RemoveHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[39]
+	mi := &file_controlplane_store_ops_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2401,7 +2515,7 @@ func (x *RemoveHostResult) String() string {
 func (*RemoveHostResult) ProtoMessage() {}
 
 func (x *RemoveHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[39]
+	mi := &file_controlplane_store_ops_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2414,7 +2528,7 @@ func (x *RemoveHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveHostResult.ProtoReflect.Descriptor instead.
 func (*RemoveHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{39}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
 }
 
 // DrainHost lets the reconciler place no namespace on a host and move those away that are there, until UndrainHost.
@@ -2429,7 +2543,7 @@ type DrainHost struct {
 
 func (x *DrainHost) Reset() {
 	*x = DrainHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[40]
+	mi := &file_controlplane_store_ops_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2555,7 @@ func (x *DrainHost) String() string {
 func (*DrainHost) ProtoMessage() {}
 
 func (x *DrainHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[40]
+	mi := &file_controlplane_store_ops_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2568,7 @@ func (x *DrainHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHost.ProtoReflect.Descriptor instead.
 func (*DrainHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{40}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DrainHost) GetMeta() *Meta {
@@ -2486,7 +2600,7 @@ type DrainHostResult struct {
 
 func (x *DrainHostResult) Reset() {
 	*x = DrainHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	mi := &file_controlplane_store_ops_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2498,7 +2612,7 @@ func (x *DrainHostResult) String() string {
 func (*DrainHostResult) ProtoMessage() {}
 
 func (x *DrainHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	mi := &file_controlplane_store_ops_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2511,7 +2625,7 @@ func (x *DrainHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHostResult.ProtoReflect.Descriptor instead.
 func (*DrainHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
 }
 
 type UndrainHost struct {
@@ -2525,7 +2639,7 @@ type UndrainHost struct {
 
 func (x *UndrainHost) Reset() {
 	*x = UndrainHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2651,7 @@ func (x *UndrainHost) String() string {
 func (*UndrainHost) ProtoMessage() {}
 
 func (x *UndrainHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2664,7 @@ func (x *UndrainHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHost.ProtoReflect.Descriptor instead.
 func (*UndrainHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{42}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *UndrainHost) GetMeta() *Meta {
@@ -2582,7 +2696,7 @@ type UndrainHostResult struct {
 
 func (x *UndrainHostResult) Reset() {
 	*x = UndrainHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[43]
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2594,7 +2708,7 @@ func (x *UndrainHostResult) String() string {
 func (*UndrainHostResult) ProtoMessage() {}
 
 func (x *UndrainHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[43]
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2607,7 +2721,7 @@ func (x *UndrainHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHostResult.ProtoReflect.Descriptor instead.
 func (*UndrainHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
 }
 
 // RaiseLevel raises the feature level at which entries are written. The level never falls.
@@ -2621,7 +2735,7 @@ type RaiseLevel struct {
 
 func (x *RaiseLevel) Reset() {
 	*x = RaiseLevel{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2633,7 +2747,7 @@ func (x *RaiseLevel) String() string {
 func (*RaiseLevel) ProtoMessage() {}
 
 func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2646,7 +2760,7 @@ func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
 func (*RaiseLevel) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RaiseLevel) GetMeta() *Meta {
@@ -2671,7 +2785,7 @@ type RaiseLevelResult struct {
 
 func (x *RaiseLevelResult) Reset() {
 	*x = RaiseLevelResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2797,7 @@ func (x *RaiseLevelResult) String() string {
 func (*RaiseLevelResult) ProtoMessage() {}
 
 func (x *RaiseLevelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +2810,7 @@ func (x *RaiseLevelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevelResult.ProtoReflect.Descriptor instead.
 func (*RaiseLevelResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
 }
 
 // RemoveProcess records that a process of the control plane is removed. The removal itself is a change of the
@@ -2711,7 +2825,7 @@ type RemoveProcess struct {
 
 func (x *RemoveProcess) Reset() {
 	*x = RemoveProcess{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[46]
+	mi := &file_controlplane_store_ops_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +2837,7 @@ func (x *RemoveProcess) String() string {
 func (*RemoveProcess) ProtoMessage() {}
 
 func (x *RemoveProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[46]
+	mi := &file_controlplane_store_ops_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +2850,7 @@ func (x *RemoveProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProcess.ProtoReflect.Descriptor instead.
 func (*RemoveProcess) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RemoveProcess) GetMeta() *Meta {
@@ -2761,7 +2875,7 @@ type RemoveProcessResult struct {
 
 func (x *RemoveProcessResult) Reset() {
 	*x = RemoveProcessResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[47]
+	mi := &file_controlplane_store_ops_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +2887,7 @@ func (x *RemoveProcessResult) String() string {
 func (*RemoveProcessResult) ProtoMessage() {}
 
 func (x *RemoveProcessResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[47]
+	mi := &file_controlplane_store_ops_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +2900,7 @@ func (x *RemoveProcessResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProcessResult.ProtoReflect.Descriptor instead.
 func (*RemoveProcessResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{49}
 }
 
 // UsageRow is the quantity of one meter. An op of an earlier build has rows without a meter, which have a field for each
@@ -2815,7 +2929,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[48]
+	mi := &file_controlplane_store_ops_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +2941,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[48]
+	mi := &file_controlplane_store_ops_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +2954,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{48}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *UsageRow) GetHourNs() int64 {
@@ -2973,7 +3087,7 @@ type ApplyUsage struct {
 
 func (x *ApplyUsage) Reset() {
 	*x = ApplyUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[49]
+	mi := &file_controlplane_store_ops_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2985,7 +3099,7 @@ func (x *ApplyUsage) String() string {
 func (*ApplyUsage) ProtoMessage() {}
 
 func (x *ApplyUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[49]
+	mi := &file_controlplane_store_ops_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2998,7 +3112,7 @@ func (x *ApplyUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUsage.ProtoReflect.Descriptor instead.
 func (*ApplyUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{49}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ApplyUsage) GetMeta() *Meta {
@@ -3059,7 +3173,7 @@ type ApplyUsageResult struct {
 
 func (x *ApplyUsageResult) Reset() {
 	*x = ApplyUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[50]
+	mi := &file_controlplane_store_ops_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3071,7 +3185,7 @@ func (x *ApplyUsageResult) String() string {
 func (*ApplyUsageResult) ProtoMessage() {}
 
 func (x *ApplyUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[50]
+	mi := &file_controlplane_store_ops_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3084,7 +3198,7 @@ func (x *ApplyUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUsageResult.ProtoReflect.Descriptor instead.
 func (*ApplyUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{50}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ApplyUsageResult) GetLast() uint64 {
@@ -3114,7 +3228,7 @@ type SetAsideUsage struct {
 
 func (x *SetAsideUsage) Reset() {
 	*x = SetAsideUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[51]
+	mi := &file_controlplane_store_ops_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3240,7 @@ func (x *SetAsideUsage) String() string {
 func (*SetAsideUsage) ProtoMessage() {}
 
 func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[51]
+	mi := &file_controlplane_store_ops_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3253,7 @@ func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAsideUsage.ProtoReflect.Descriptor instead.
 func (*SetAsideUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{51}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SetAsideUsage) GetMeta() *Meta {
@@ -3214,7 +3328,7 @@ type SetAsideUsageResult struct {
 
 func (x *SetAsideUsageResult) Reset() {
 	*x = SetAsideUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[52]
+	mi := &file_controlplane_store_ops_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3340,7 @@ func (x *SetAsideUsageResult) String() string {
 func (*SetAsideUsageResult) ProtoMessage() {}
 
 func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[52]
+	mi := &file_controlplane_store_ops_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3353,7 @@ func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAsideUsageResult.ProtoReflect.Descriptor instead.
 func (*SetAsideUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{52}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SetAsideUsageResult) GetLast() uint64 {
@@ -3260,7 +3374,7 @@ type RemoveAsideUsage struct {
 
 func (x *RemoveAsideUsage) Reset() {
 	*x = RemoveAsideUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[53]
+	mi := &file_controlplane_store_ops_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3386,7 @@ func (x *RemoveAsideUsage) String() string {
 func (*RemoveAsideUsage) ProtoMessage() {}
 
 func (x *RemoveAsideUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[53]
+	mi := &file_controlplane_store_ops_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3399,7 @@ func (x *RemoveAsideUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAsideUsage.ProtoReflect.Descriptor instead.
 func (*RemoveAsideUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{53}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RemoveAsideUsage) GetMeta() *Meta {
@@ -3310,7 +3424,7 @@ type RemoveAsideUsageResult struct {
 
 func (x *RemoveAsideUsageResult) Reset() {
 	*x = RemoveAsideUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[54]
+	mi := &file_controlplane_store_ops_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3436,7 @@ func (x *RemoveAsideUsageResult) String() string {
 func (*RemoveAsideUsageResult) ProtoMessage() {}
 
 func (x *RemoveAsideUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[54]
+	mi := &file_controlplane_store_ops_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3449,7 @@ func (x *RemoveAsideUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAsideUsageResult.ProtoReflect.Descriptor instead.
 func (*RemoveAsideUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{54}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{56}
 }
 
 // AddSigningKey adds the key that signs from now on. The keys before it stay trusted until
@@ -3352,7 +3466,7 @@ type AddSigningKey struct {
 
 func (x *AddSigningKey) Reset() {
 	*x = AddSigningKey{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[55]
+	mi := &file_controlplane_store_ops_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3364,7 +3478,7 @@ func (x *AddSigningKey) String() string {
 func (*AddSigningKey) ProtoMessage() {}
 
 func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[55]
+	mi := &file_controlplane_store_ops_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3377,7 +3491,7 @@ func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKey.ProtoReflect.Descriptor instead.
 func (*AddSigningKey) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{55}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AddSigningKey) GetMeta() *Meta {
@@ -3416,7 +3530,7 @@ type AddSigningKeyResult struct {
 
 func (x *AddSigningKeyResult) Reset() {
 	*x = AddSigningKeyResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[56]
+	mi := &file_controlplane_store_ops_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +3542,7 @@ func (x *AddSigningKeyResult) String() string {
 func (*AddSigningKeyResult) ProtoMessage() {}
 
 func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[56]
+	mi := &file_controlplane_store_ops_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +3555,7 @@ func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKeyResult.ProtoReflect.Descriptor instead.
 func (*AddSigningKeyResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{56}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{58}
 }
 
 // AddFleetRoot adds the first root, which issues the certificates of hosts, gateways and the control plane's
@@ -3458,7 +3572,7 @@ type AddFleetRoot struct {
 
 func (x *AddFleetRoot) Reset() {
 	*x = AddFleetRoot{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[57]
+	mi := &file_controlplane_store_ops_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3470,7 +3584,7 @@ func (x *AddFleetRoot) String() string {
 func (*AddFleetRoot) ProtoMessage() {}
 
 func (x *AddFleetRoot) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[57]
+	mi := &file_controlplane_store_ops_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3483,7 +3597,7 @@ func (x *AddFleetRoot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddFleetRoot.ProtoReflect.Descriptor instead.
 func (*AddFleetRoot) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{57}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AddFleetRoot) GetMeta() *Meta {
@@ -3522,7 +3636,7 @@ type AddFleetRootResult struct {
 
 func (x *AddFleetRootResult) Reset() {
 	*x = AddFleetRootResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[58]
+	mi := &file_controlplane_store_ops_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3534,7 +3648,7 @@ func (x *AddFleetRootResult) String() string {
 func (*AddFleetRootResult) ProtoMessage() {}
 
 func (x *AddFleetRootResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[58]
+	mi := &file_controlplane_store_ops_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3547,7 +3661,7 @@ func (x *AddFleetRootResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddFleetRootResult.ProtoReflect.Descriptor instead.
 func (*AddFleetRootResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{58}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{60}
 }
 
 // RotateFleetRoot adds a second root, which every member shall trust before it issues certificates.
@@ -3564,7 +3678,7 @@ type RotateFleetRoot struct {
 
 func (x *RotateFleetRoot) Reset() {
 	*x = RotateFleetRoot{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[59]
+	mi := &file_controlplane_store_ops_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3576,7 +3690,7 @@ func (x *RotateFleetRoot) String() string {
 func (*RotateFleetRoot) ProtoMessage() {}
 
 func (x *RotateFleetRoot) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[59]
+	mi := &file_controlplane_store_ops_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3589,7 +3703,7 @@ func (x *RotateFleetRoot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateFleetRoot.ProtoReflect.Descriptor instead.
 func (*RotateFleetRoot) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{59}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RotateFleetRoot) GetMeta() *Meta {
@@ -3636,7 +3750,7 @@ type RotateFleetRootResult struct {
 
 func (x *RotateFleetRootResult) Reset() {
 	*x = RotateFleetRootResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[60]
+	mi := &file_controlplane_store_ops_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3762,7 @@ func (x *RotateFleetRootResult) String() string {
 func (*RotateFleetRootResult) ProtoMessage() {}
 
 func (x *RotateFleetRootResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[60]
+	mi := &file_controlplane_store_ops_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +3775,7 @@ func (x *RotateFleetRootResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateFleetRootResult.ProtoReflect.Descriptor instead.
 func (*RotateFleetRootResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{60}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RotateFleetRootResult) GetFingerprint() string {
@@ -3684,7 +3798,7 @@ type SwitchFleetRoot struct {
 
 func (x *SwitchFleetRoot) Reset() {
 	*x = SwitchFleetRoot{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[61]
+	mi := &file_controlplane_store_ops_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3696,7 +3810,7 @@ func (x *SwitchFleetRoot) String() string {
 func (*SwitchFleetRoot) ProtoMessage() {}
 
 func (x *SwitchFleetRoot) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[61]
+	mi := &file_controlplane_store_ops_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3709,7 +3823,7 @@ func (x *SwitchFleetRoot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchFleetRoot.ProtoReflect.Descriptor instead.
 func (*SwitchFleetRoot) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{61}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SwitchFleetRoot) GetMeta() *Meta {
@@ -3748,7 +3862,7 @@ type SwitchFleetRootResult struct {
 
 func (x *SwitchFleetRootResult) Reset() {
 	*x = SwitchFleetRootResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[62]
+	mi := &file_controlplane_store_ops_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +3874,7 @@ func (x *SwitchFleetRootResult) String() string {
 func (*SwitchFleetRootResult) ProtoMessage() {}
 
 func (x *SwitchFleetRootResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[62]
+	mi := &file_controlplane_store_ops_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +3887,7 @@ func (x *SwitchFleetRootResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchFleetRootResult.ProtoReflect.Descriptor instead.
 func (*SwitchFleetRootResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{62}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{64}
 }
 
 // RetireFleetRoot removes a root that issues no certificates and is in no use.
@@ -3787,7 +3901,7 @@ type RetireFleetRoot struct {
 
 func (x *RetireFleetRoot) Reset() {
 	*x = RetireFleetRoot{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[63]
+	mi := &file_controlplane_store_ops_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +3913,7 @@ func (x *RetireFleetRoot) String() string {
 func (*RetireFleetRoot) ProtoMessage() {}
 
 func (x *RetireFleetRoot) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[63]
+	mi := &file_controlplane_store_ops_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3812,7 +3926,7 @@ func (x *RetireFleetRoot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireFleetRoot.ProtoReflect.Descriptor instead.
 func (*RetireFleetRoot) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{63}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RetireFleetRoot) GetMeta() *Meta {
@@ -3837,7 +3951,7 @@ type RetireFleetRootResult struct {
 
 func (x *RetireFleetRootResult) Reset() {
 	*x = RetireFleetRootResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[64]
+	mi := &file_controlplane_store_ops_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3849,7 +3963,7 @@ func (x *RetireFleetRootResult) String() string {
 func (*RetireFleetRootResult) ProtoMessage() {}
 
 func (x *RetireFleetRootResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[64]
+	mi := &file_controlplane_store_ops_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3862,7 +3976,7 @@ func (x *RetireFleetRootResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireFleetRootResult.ProtoReflect.Descriptor instead.
 func (*RetireFleetRootResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{64}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{66}
 }
 
 // Refusal counts equal refused requests.
@@ -3879,7 +3993,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[65]
+	mi := &file_controlplane_store_ops_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +4005,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[65]
+	mi := &file_controlplane_store_ops_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +4018,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{65}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Refusal) GetOrg() string {
@@ -3955,7 +4069,7 @@ type RecordRefusals struct {
 
 func (x *RecordRefusals) Reset() {
 	*x = RecordRefusals{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[66]
+	mi := &file_controlplane_store_ops_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3967,7 +4081,7 @@ func (x *RecordRefusals) String() string {
 func (*RecordRefusals) ProtoMessage() {}
 
 func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[66]
+	mi := &file_controlplane_store_ops_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3980,7 +4094,7 @@ func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusals.ProtoReflect.Descriptor instead.
 func (*RecordRefusals) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{66}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RecordRefusals) GetMeta() *Meta {
@@ -4012,7 +4126,7 @@ type RecordRefusalsResult struct {
 
 func (x *RecordRefusalsResult) Reset() {
 	*x = RecordRefusalsResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[67]
+	mi := &file_controlplane_store_ops_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4138,7 @@ func (x *RecordRefusalsResult) String() string {
 func (*RecordRefusalsResult) ProtoMessage() {}
 
 func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[67]
+	mi := &file_controlplane_store_ops_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4151,7 @@ func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusalsResult.ProtoReflect.Descriptor instead.
 func (*RecordRefusalsResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{67}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{69}
 }
 
 // PutRole creates or replaces a custom role of a namespace.
@@ -4056,7 +4170,7 @@ type PutRole struct {
 
 func (x *PutRole) Reset() {
 	*x = PutRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[68]
+	mi := &file_controlplane_store_ops_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4068,7 +4182,7 @@ func (x *PutRole) String() string {
 func (*PutRole) ProtoMessage() {}
 
 func (x *PutRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[68]
+	mi := &file_controlplane_store_ops_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4081,7 +4195,7 @@ func (x *PutRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRole.ProtoReflect.Descriptor instead.
 func (*PutRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{68}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *PutRole) GetMeta() *Meta {
@@ -4144,7 +4258,7 @@ type PutRoleResult struct {
 
 func (x *PutRoleResult) Reset() {
 	*x = PutRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[69]
+	mi := &file_controlplane_store_ops_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4156,7 +4270,7 @@ func (x *PutRoleResult) String() string {
 func (*PutRoleResult) ProtoMessage() {}
 
 func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[69]
+	mi := &file_controlplane_store_ops_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4169,7 +4283,7 @@ func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRoleResult.ProtoReflect.Descriptor instead.
 func (*PutRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{69}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PutRoleResult) GetVersion() int64 {
@@ -4207,7 +4321,7 @@ type DeleteRole struct {
 
 func (x *DeleteRole) Reset() {
 	*x = DeleteRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[70]
+	mi := &file_controlplane_store_ops_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4219,7 +4333,7 @@ func (x *DeleteRole) String() string {
 func (*DeleteRole) ProtoMessage() {}
 
 func (x *DeleteRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[70]
+	mi := &file_controlplane_store_ops_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4232,7 +4346,7 @@ func (x *DeleteRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRole.ProtoReflect.Descriptor instead.
 func (*DeleteRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{70}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *DeleteRole) GetMeta() *Meta {
@@ -4278,7 +4392,7 @@ type DeleteRoleResult struct {
 
 func (x *DeleteRoleResult) Reset() {
 	*x = DeleteRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[71]
+	mi := &file_controlplane_store_ops_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4290,7 +4404,7 @@ func (x *DeleteRoleResult) String() string {
 func (*DeleteRoleResult) ProtoMessage() {}
 
 func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[71]
+	mi := &file_controlplane_store_ops_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4303,7 +4417,7 @@ func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRoleResult.ProtoReflect.Descriptor instead.
 func (*DeleteRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{71}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{73}
 }
 
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
@@ -4405,7 +4519,16 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
 	"generation\"\x17\n" +
-	"\x15RemoveNamespaceResult\"Q\n" +
+	"\x15RemoveNamespaceResult\"\xad\x01\n" +
+	"\x10RecoverNamespace\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x03R\n" +
+	"generation\x12\x14\n" +
+	"\x05store\x18\x04 \x01(\tR\x05store\x12\"\n" +
+	"\fincarnations\x18\x05 \x03(\fR\fincarnations\"\x18\n" +
+	"\x16RecoverNamespaceResult\"Q\n" +
 	"\x0ePauseReconcile\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\x16\n" +
@@ -4631,7 +4754,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),            // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                   // 1: corvo.controlplane.v1.Meta
@@ -4655,56 +4778,58 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*SettleNamespaceResult)(nil),  // 19: corvo.controlplane.v1.SettleNamespaceResult
 	(*RemoveNamespace)(nil),        // 20: corvo.controlplane.v1.RemoveNamespace
 	(*RemoveNamespaceResult)(nil),  // 21: corvo.controlplane.v1.RemoveNamespaceResult
-	(*PauseReconcile)(nil),         // 22: corvo.controlplane.v1.PauseReconcile
-	(*PauseReconcileResult)(nil),   // 23: corvo.controlplane.v1.PauseReconcileResult
-	(*ResumeReconcile)(nil),        // 24: corvo.controlplane.v1.ResumeReconcile
-	(*ResumeReconcileResult)(nil),  // 25: corvo.controlplane.v1.ResumeReconcileResult
-	(*CreateCredential)(nil),       // 26: corvo.controlplane.v1.CreateCredential
-	(*CreateCredentialResult)(nil), // 27: corvo.controlplane.v1.CreateCredentialResult
-	(*RotateCredential)(nil),       // 28: corvo.controlplane.v1.RotateCredential
-	(*RotateCredentialResult)(nil), // 29: corvo.controlplane.v1.RotateCredentialResult
-	(*RevokeCredential)(nil),       // 30: corvo.controlplane.v1.RevokeCredential
-	(*RevokeCredentialResult)(nil), // 31: corvo.controlplane.v1.RevokeCredentialResult
-	(*SetCredential)(nil),          // 32: corvo.controlplane.v1.SetCredential
-	(*SetCredentialResult)(nil),    // 33: corvo.controlplane.v1.SetCredentialResult
-	(*CreateHost)(nil),             // 34: corvo.controlplane.v1.CreateHost
-	(*CreateHostResult)(nil),       // 35: corvo.controlplane.v1.CreateHostResult
-	(*JoinHost)(nil),               // 36: corvo.controlplane.v1.JoinHost
-	(*JoinHostResult)(nil),         // 37: corvo.controlplane.v1.JoinHostResult
-	(*RemoveHost)(nil),             // 38: corvo.controlplane.v1.RemoveHost
-	(*RemoveHostResult)(nil),       // 39: corvo.controlplane.v1.RemoveHostResult
-	(*DrainHost)(nil),              // 40: corvo.controlplane.v1.DrainHost
-	(*DrainHostResult)(nil),        // 41: corvo.controlplane.v1.DrainHostResult
-	(*UndrainHost)(nil),            // 42: corvo.controlplane.v1.UndrainHost
-	(*UndrainHostResult)(nil),      // 43: corvo.controlplane.v1.UndrainHostResult
-	(*RaiseLevel)(nil),             // 44: corvo.controlplane.v1.RaiseLevel
-	(*RaiseLevelResult)(nil),       // 45: corvo.controlplane.v1.RaiseLevelResult
-	(*RemoveProcess)(nil),          // 46: corvo.controlplane.v1.RemoveProcess
-	(*RemoveProcessResult)(nil),    // 47: corvo.controlplane.v1.RemoveProcessResult
-	(*UsageRow)(nil),               // 48: corvo.controlplane.v1.UsageRow
-	(*ApplyUsage)(nil),             // 49: corvo.controlplane.v1.ApplyUsage
-	(*ApplyUsageResult)(nil),       // 50: corvo.controlplane.v1.ApplyUsageResult
-	(*SetAsideUsage)(nil),          // 51: corvo.controlplane.v1.SetAsideUsage
-	(*SetAsideUsageResult)(nil),    // 52: corvo.controlplane.v1.SetAsideUsageResult
-	(*RemoveAsideUsage)(nil),       // 53: corvo.controlplane.v1.RemoveAsideUsage
-	(*RemoveAsideUsageResult)(nil), // 54: corvo.controlplane.v1.RemoveAsideUsageResult
-	(*AddSigningKey)(nil),          // 55: corvo.controlplane.v1.AddSigningKey
-	(*AddSigningKeyResult)(nil),    // 56: corvo.controlplane.v1.AddSigningKeyResult
-	(*AddFleetRoot)(nil),           // 57: corvo.controlplane.v1.AddFleetRoot
-	(*AddFleetRootResult)(nil),     // 58: corvo.controlplane.v1.AddFleetRootResult
-	(*RotateFleetRoot)(nil),        // 59: corvo.controlplane.v1.RotateFleetRoot
-	(*RotateFleetRootResult)(nil),  // 60: corvo.controlplane.v1.RotateFleetRootResult
-	(*SwitchFleetRoot)(nil),        // 61: corvo.controlplane.v1.SwitchFleetRoot
-	(*SwitchFleetRootResult)(nil),  // 62: corvo.controlplane.v1.SwitchFleetRootResult
-	(*RetireFleetRoot)(nil),        // 63: corvo.controlplane.v1.RetireFleetRoot
-	(*RetireFleetRootResult)(nil),  // 64: corvo.controlplane.v1.RetireFleetRootResult
-	(*Refusal)(nil),                // 65: corvo.controlplane.v1.Refusal
-	(*RecordRefusals)(nil),         // 66: corvo.controlplane.v1.RecordRefusals
-	(*RecordRefusalsResult)(nil),   // 67: corvo.controlplane.v1.RecordRefusalsResult
-	(*PutRole)(nil),                // 68: corvo.controlplane.v1.PutRole
-	(*PutRoleResult)(nil),          // 69: corvo.controlplane.v1.PutRoleResult
-	(*DeleteRole)(nil),             // 70: corvo.controlplane.v1.DeleteRole
-	(*DeleteRoleResult)(nil),       // 71: corvo.controlplane.v1.DeleteRoleResult
+	(*RecoverNamespace)(nil),       // 22: corvo.controlplane.v1.RecoverNamespace
+	(*RecoverNamespaceResult)(nil), // 23: corvo.controlplane.v1.RecoverNamespaceResult
+	(*PauseReconcile)(nil),         // 24: corvo.controlplane.v1.PauseReconcile
+	(*PauseReconcileResult)(nil),   // 25: corvo.controlplane.v1.PauseReconcileResult
+	(*ResumeReconcile)(nil),        // 26: corvo.controlplane.v1.ResumeReconcile
+	(*ResumeReconcileResult)(nil),  // 27: corvo.controlplane.v1.ResumeReconcileResult
+	(*CreateCredential)(nil),       // 28: corvo.controlplane.v1.CreateCredential
+	(*CreateCredentialResult)(nil), // 29: corvo.controlplane.v1.CreateCredentialResult
+	(*RotateCredential)(nil),       // 30: corvo.controlplane.v1.RotateCredential
+	(*RotateCredentialResult)(nil), // 31: corvo.controlplane.v1.RotateCredentialResult
+	(*RevokeCredential)(nil),       // 32: corvo.controlplane.v1.RevokeCredential
+	(*RevokeCredentialResult)(nil), // 33: corvo.controlplane.v1.RevokeCredentialResult
+	(*SetCredential)(nil),          // 34: corvo.controlplane.v1.SetCredential
+	(*SetCredentialResult)(nil),    // 35: corvo.controlplane.v1.SetCredentialResult
+	(*CreateHost)(nil),             // 36: corvo.controlplane.v1.CreateHost
+	(*CreateHostResult)(nil),       // 37: corvo.controlplane.v1.CreateHostResult
+	(*JoinHost)(nil),               // 38: corvo.controlplane.v1.JoinHost
+	(*JoinHostResult)(nil),         // 39: corvo.controlplane.v1.JoinHostResult
+	(*RemoveHost)(nil),             // 40: corvo.controlplane.v1.RemoveHost
+	(*RemoveHostResult)(nil),       // 41: corvo.controlplane.v1.RemoveHostResult
+	(*DrainHost)(nil),              // 42: corvo.controlplane.v1.DrainHost
+	(*DrainHostResult)(nil),        // 43: corvo.controlplane.v1.DrainHostResult
+	(*UndrainHost)(nil),            // 44: corvo.controlplane.v1.UndrainHost
+	(*UndrainHostResult)(nil),      // 45: corvo.controlplane.v1.UndrainHostResult
+	(*RaiseLevel)(nil),             // 46: corvo.controlplane.v1.RaiseLevel
+	(*RaiseLevelResult)(nil),       // 47: corvo.controlplane.v1.RaiseLevelResult
+	(*RemoveProcess)(nil),          // 48: corvo.controlplane.v1.RemoveProcess
+	(*RemoveProcessResult)(nil),    // 49: corvo.controlplane.v1.RemoveProcessResult
+	(*UsageRow)(nil),               // 50: corvo.controlplane.v1.UsageRow
+	(*ApplyUsage)(nil),             // 51: corvo.controlplane.v1.ApplyUsage
+	(*ApplyUsageResult)(nil),       // 52: corvo.controlplane.v1.ApplyUsageResult
+	(*SetAsideUsage)(nil),          // 53: corvo.controlplane.v1.SetAsideUsage
+	(*SetAsideUsageResult)(nil),    // 54: corvo.controlplane.v1.SetAsideUsageResult
+	(*RemoveAsideUsage)(nil),       // 55: corvo.controlplane.v1.RemoveAsideUsage
+	(*RemoveAsideUsageResult)(nil), // 56: corvo.controlplane.v1.RemoveAsideUsageResult
+	(*AddSigningKey)(nil),          // 57: corvo.controlplane.v1.AddSigningKey
+	(*AddSigningKeyResult)(nil),    // 58: corvo.controlplane.v1.AddSigningKeyResult
+	(*AddFleetRoot)(nil),           // 59: corvo.controlplane.v1.AddFleetRoot
+	(*AddFleetRootResult)(nil),     // 60: corvo.controlplane.v1.AddFleetRootResult
+	(*RotateFleetRoot)(nil),        // 61: corvo.controlplane.v1.RotateFleetRoot
+	(*RotateFleetRootResult)(nil),  // 62: corvo.controlplane.v1.RotateFleetRootResult
+	(*SwitchFleetRoot)(nil),        // 63: corvo.controlplane.v1.SwitchFleetRoot
+	(*SwitchFleetRootResult)(nil),  // 64: corvo.controlplane.v1.SwitchFleetRootResult
+	(*RetireFleetRoot)(nil),        // 65: corvo.controlplane.v1.RetireFleetRoot
+	(*RetireFleetRootResult)(nil),  // 66: corvo.controlplane.v1.RetireFleetRootResult
+	(*Refusal)(nil),                // 67: corvo.controlplane.v1.Refusal
+	(*RecordRefusals)(nil),         // 68: corvo.controlplane.v1.RecordRefusals
+	(*RecordRefusalsResult)(nil),   // 69: corvo.controlplane.v1.RecordRefusalsResult
+	(*PutRole)(nil),                // 70: corvo.controlplane.v1.PutRole
+	(*PutRoleResult)(nil),          // 71: corvo.controlplane.v1.PutRoleResult
+	(*DeleteRole)(nil),             // 72: corvo.controlplane.v1.DeleteRole
+	(*DeleteRoleResult)(nil),       // 73: corvo.controlplane.v1.DeleteRoleResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -4718,39 +4843,40 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	1,  // 8: corvo.controlplane.v1.FoundNamespace.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 9: corvo.controlplane.v1.SettleNamespace.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 10: corvo.controlplane.v1.RemoveNamespace.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 11: corvo.controlplane.v1.PauseReconcile.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 12: corvo.controlplane.v1.ResumeReconcile.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 13: corvo.controlplane.v1.CreateCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	3,  // 14: corvo.controlplane.v1.CreateCredential.credential:type_name -> corvo.controlplane.v1.Credential
-	1,  // 15: corvo.controlplane.v1.RotateCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 16: corvo.controlplane.v1.RevokeCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 17: corvo.controlplane.v1.SetCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 18: corvo.controlplane.v1.CreateHost.meta:type_name -> corvo.controlplane.v1.Meta
-	3,  // 19: corvo.controlplane.v1.CreateHost.credential:type_name -> corvo.controlplane.v1.Credential
-	1,  // 20: corvo.controlplane.v1.JoinHost.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 21: corvo.controlplane.v1.RemoveHost.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 22: corvo.controlplane.v1.DrainHost.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 23: corvo.controlplane.v1.UndrainHost.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 24: corvo.controlplane.v1.RaiseLevel.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 25: corvo.controlplane.v1.RemoveProcess.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 26: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	48, // 27: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
-	1,  // 28: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 29: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 30: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 31: corvo.controlplane.v1.AddFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 32: corvo.controlplane.v1.RotateFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 33: corvo.controlplane.v1.SwitchFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 34: corvo.controlplane.v1.RetireFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 35: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
-	65, // 36: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
-	1,  // 37: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 38: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	1,  // 11: corvo.controlplane.v1.RecoverNamespace.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 12: corvo.controlplane.v1.PauseReconcile.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 13: corvo.controlplane.v1.ResumeReconcile.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 14: corvo.controlplane.v1.CreateCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	3,  // 15: corvo.controlplane.v1.CreateCredential.credential:type_name -> corvo.controlplane.v1.Credential
+	1,  // 16: corvo.controlplane.v1.RotateCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 17: corvo.controlplane.v1.RevokeCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 18: corvo.controlplane.v1.SetCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 19: corvo.controlplane.v1.CreateHost.meta:type_name -> corvo.controlplane.v1.Meta
+	3,  // 20: corvo.controlplane.v1.CreateHost.credential:type_name -> corvo.controlplane.v1.Credential
+	1,  // 21: corvo.controlplane.v1.JoinHost.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 22: corvo.controlplane.v1.RemoveHost.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 23: corvo.controlplane.v1.DrainHost.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 24: corvo.controlplane.v1.UndrainHost.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 25: corvo.controlplane.v1.RaiseLevel.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 26: corvo.controlplane.v1.RemoveProcess.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 27: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	50, // 28: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
+	1,  // 29: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 30: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 31: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 32: corvo.controlplane.v1.AddFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 33: corvo.controlplane.v1.RotateFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 34: corvo.controlplane.v1.SwitchFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 35: corvo.controlplane.v1.RetireFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 36: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
+	67, // 37: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
+	1,  // 38: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 39: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -4765,7 +4891,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   72,
+			NumMessages:   74,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -46,7 +46,7 @@ func (o *RemoveNamespace) Apply(tx *Tx) (*RemoveNamespaceResult, error) {
 			return nil, err
 		}
 	}
-	for _, table := range []string{"roles", "foundings", "configurations"} {
+	for _, table := range []string{"roles", "foundings", "configurations", "recoveries"} {
 		if _, err := tx.exec("DELETE FROM "+table+" WHERE namespace = ?", o.Id); err != nil {
 			return nil, err
 		}

@@ -36,6 +36,14 @@ CREATE TABLE IF NOT EXISTS configurations (
     indexes   BLOB NOT NULL -- 8 bytes a shard, the highest first
 ) STRICT, WITHOUT ROWID;
 
+-- The namespaces whose groups were refounded from one copy and do not have all their members yet.
+CREATE TABLE IF NOT EXISTS recoveries (
+    namespace TEXT PRIMARY KEY,
+    store     TEXT NOT NULL, -- whose copy it is
+    earlier   BLOB NOT NULL, -- incarnations of the groups that lost their quorum, 16 bytes a shard
+    at_ns     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- The namespaces whose reconciliation is paused.
 CREATE TABLE IF NOT EXISTS pauses (
     namespace TEXT PRIMARY KEY,

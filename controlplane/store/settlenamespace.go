@@ -8,7 +8,8 @@ import (
 )
 
 // SettleNamespace records that the list of members is in force in the groups of all shards. The namespace becomes
-// active, its create operation ends, and the leaving members are dropped: their hosts may delete their copies.
+// active, its create operation ends, and the leaving members are dropped: their hosts may delete their copies. If the
+// namespace was recovered and has all its members again, hosts may delete the copies of the earlier groups.
 
 // Validate refuses an op that no state could accept.
 func (o *SettleNamespace) Validate() error {
@@ -53,6 +54,11 @@ func (o *SettleNamespace) Apply(tx *Tx) (*SettleNamespaceResult, error) {
 	}
 	if err := tx.setMembers(&n, n.Listed()); err != nil {
 		return nil, err
+	}
+	if n.RecoveredFrom != "" && len(n.Members) == n.Spec.Replicas {
+		if err := tx.put("DELETE FROM recoveries WHERE namespace = ?", o.Id); err != nil {
+			return nil, err
+		}
 	}
 	n.Phase, n.Observed = fleet.Active, n.Generation
 	tx.touch(&n)

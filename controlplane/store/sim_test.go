@@ -311,23 +311,31 @@ func (s *simulation) draw() op {
 	return o
 }
 
+func (s *simulation) drawDrain() op {
+	host, version := s.some("SELECT id FROM hosts ORDER BY id", "host_none"), s.rng.Int64N(4)/3
+	if s.rng.IntN(2) == 0 {
+		return &DrainHost{Id: host, ExpectVersion: version}
+	}
+	return &UndrainHost{Id: host, ExpectVersion: version}
+}
+
 func (s *simulation) drawBare() op {
 	n := s.someNamespace()
 	generation := max(1, n.Generation-int64(s.rng.IntN(8)/7))
 	word := func(i int) string { return string(rune('a' + s.rng.IntN(i))) }
-	switch s.rng.IntN(46) {
+	switch s.rng.IntN(47) {
 	case 30, 31, 32, 33:
 		return s.drawHost()
 	case 34, 35, 36, 37, 38, 39, 40, 41:
 		return s.drawStep(n, generation)
-	case 42:
-		return &DrainHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), ExpectVersion: s.rng.Int64N(4) / 3}
-	case 43:
-		return &UndrainHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), ExpectVersion: s.rng.Int64N(4) / 3}
+	case 42, 43:
+		return s.drawDrain()
 	case 45:
 		return &RaiseLevel{Level: FeatureLevel}
 	case 44:
 		return &RemoveProcess{Id: "control-" + word(3)}
+	case 46:
+		return &RecoverNamespace{Id: string(n.ID), Generation: generation, Store: s.some("SELECT store FROM members WHERE namespace = '"+string(n.ID)+"' ORDER BY store", "store_none"), Incarnations: [][]byte{[]byte(fmt.Sprintf("%016d", s.rng.IntN(100)))}}
 	case 28:
 		return &PauseReconcile{Id: string(n.ID)}
 	case 29:

@@ -42,6 +42,7 @@ const (
 	numResumeReconcile  entry.Number = 28
 	numDrainHost        entry.Number = 29
 	numUndrainHost      entry.Number = 30
+	numRecoverNamespace entry.Number = 31
 	numRaiseLevel       entry.Number = 32
 	numRotateFleetRoot  entry.Number = 33
 	numRemoveProcess    entry.Number = 35
@@ -99,6 +100,8 @@ var table = optable.New([]*kind{
 	numRotateFleetRoot: newKind("rotate-fleet-root", people, (*RotateFleetRoot).Apply),
 	numSwitchFleetRoot: newKind("switch-fleet-root", urgent, (*SwitchFleetRoot).Apply),
 	numRetireFleetRoot: newKind("retire-fleet-root", urgent, (*RetireFleetRoot).Apply),
+	// It has the class of the steps, because the namespace is not served before.
+	numRecoverNamespace: newKind("recover-namespace", urgent, (*RecoverNamespace).Apply),
 })
 
 // op is one change.

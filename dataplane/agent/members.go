@@ -53,6 +53,8 @@ func specOf(d fleet.Doc, own fleet.GroupMember) host.Spec {
 	switch {
 	case own.Role == fleet.Found:
 		return host.Spec{Incarnations: d.Incarnations}
+	case own.Role == fleet.Recover:
+		return host.Spec{Opened: true, Incarnations: d.Incarnations, Refound: d.Earlier}
 	case own.Role == fleet.Join && len(d.Members) > 1 && len(d.Incarnations) > 0:
 		return host.Spec{Shards: len(d.Incarnations), Join: d.Incarnations, Incarnations: d.Incarnations}
 	}

@@ -31,6 +31,7 @@ type placement struct {
 	number     int64
 	// incarnations are those of the open groups, by shard.
 	incarnations []entry.Incarnation
+	refounding   bool // the document in effect names earlier groups
 
 	busy  bool          // a worker is running
 	tried chan struct{} // closed after the first attempt
@@ -58,7 +59,7 @@ func (p *placement) settled() bool {
 	if p.state == fleet.Waiting {
 		return p.number == p.doc.Number
 	}
-	if p.generation != p.doc.Generation {
+	if p.generation != p.doc.Generation || p.refounding != (len(p.doc.Earlier) > 0) {
 		return false
 	}
 	if p.doc.Desired != fleet.Open {
@@ -138,7 +139,7 @@ func (a *Agent) finishChange(p *placement, d fleet.Doc, err error) {
 	open, _ := a.host.Incarnations(tenancy.NamespaceID(d.Namespace)) // an error says that the namespace is not open
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p.generation, p.number, p.reason, p.incarnations = d.Generation, d.Number, "", open
+	p.generation, p.number, p.reason, p.incarnations, p.refounding = d.Generation, d.Number, "", open, len(d.Earlier) > 0
 	switch {
 	case errors.As(err, new(errWaiting)):
 		p.state, p.reason = fleet.Waiting, err.Error()
@@ -175,8 +176,14 @@ func (a *Agent) change(d fleet.Doc) error {
 	ns := tenancy.NamespaceID(d.Namespace)
 	switch {
 	case d.Desired == fleet.Absent:
-		return a.traced(ctx, telemetry.SpanDropCell, ns, a.host.Remove)
+		if err := a.traced(ctx, telemetry.SpanDropCell, ns, a.host.Remove); err != nil {
+			return err
+		}
+		return a.host.DropAside(ns)
 	case d.Desired == fleet.Leave:
+		if err := a.keepEarlier(ctx, d); err != nil {
+			return err
+		}
 		return a.traced(ctx, telemetry.SpanDropCell, ns, func(ctx context.Context, ns tenancy.NamespaceID) error {
 			return a.host.Leave(ctx, ns, a.elsewhere(d))
 		})
@@ -186,6 +193,11 @@ func (a *Agent) change(d fleet.Doc) error {
 	own, err := a.memberHere(d)
 	if err != nil {
 		return cmp.Or(a.host.Shut(ctx, ns), err)
+	}
+	if own.Role != fleet.Recover {
+		if err := a.keepEarlier(ctx, d); err != nil {
+			return err
+		}
 	}
 	if open, err := a.host.Incarnations(ns); err == nil {
 		if isOf(d, open) {
@@ -202,6 +214,16 @@ func (a *Agent) change(d fleet.Doc) error {
 		defer cancel()
 		return a.open(ctx, ns, specOf(d, own), len(d.Members) == 1)
 	})
+}
+
+// keepEarlier sets this host's copy of the earlier groups that a document names aside. If the document names none, it
+// deletes the copies that were set aside, because the refounded groups have all their members.
+func (a *Agent) keepEarlier(ctx context.Context, d fleet.Doc) error {
+	ns := tenancy.NamespaceID(d.Namespace)
+	if len(d.Earlier) == 0 {
+		return a.host.DropAside(ns)
+	}
+	return a.host.SetAside(ctx, ns, d.Earlier)
 }
 
 // open opens a namespace. If this store is the only member, open waits until the namespace takes writes, and closes

@@ -99,6 +99,7 @@ func (a *Agent) groupReports(ns tenancy.NamespaceID) (all []fleet.GroupReport) {
 			g.Role = fleet.Following
 		}
 		g.Level = c.Level()
+		g.Last, g.Term = m.Last.Index, m.Last.Term
 		all = append(all, g)
 	}
 	return all

@@ -7,6 +7,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/engine/membership"
 )
 
@@ -92,6 +93,8 @@ func (c *Cell) Alone() bool {
 type Membership struct {
 	// Joined says that the member has received the group's log, and Leads that it leads and serves.
 	Joined, Leads bool
+	// Last is the position of the newest entry that the member has, committed or not.
+	Last engine.Position
 	// List is the group's list of members, or nil if it has none. The reader must not change it.
 	List *state.Members
 	// Configuration is the index of the applied Raft configuration. Voters and Learners are its members, sorted.
@@ -101,7 +104,7 @@ type Membership struct {
 
 // Membership returns this member's present part in its group.
 func (c *Cell) Membership() Membership {
-	m := Membership{Joined: c.Applied() > 0, Leads: c.Leader()}
+	m := Membership{Joined: c.Applied() > 0, Leads: c.Leader(), Last: c.group.Newest()}
 	if !m.Leads {
 		return m
 	}

@@ -300,7 +300,7 @@ func (h *Host) open(ctx context.Context, ns tenancy.NamespaceID, spec Spec, of *
 func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenant, to *shardProposers) cell.Config {
 	c := cell.Config{
 		Dir:       filepath.Join(h.dir(ns), strconv.Itoa(shard)),
-		Group:     fmt.Sprintf("%s/%d", ns, shard),
+		Group:     groupName(ns, shard),
 		Shard:     uint32(shard),
 		NodeID:    h.cfg.NodeID,
 		Shared:    h.shared,
@@ -342,6 +342,9 @@ func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenan
 	}
 	return c
 }
+
+// groupName returns the name of the group of a shard.
+func groupName(ns tenancy.NamespaceID, shard int) string { return fmt.Sprintf("%s/%d", ns, shard) }
 
 // Namespaces returns the open namespaces, sorted.
 func (h *Host) Namespaces() []tenancy.NamespaceID {

@@ -251,14 +251,20 @@ func (h *Host) discard(ns tenancy.NamespaceID) error {
 	if _, err := os.Lstat(h.dir(ns)); errors.Is(err, fs.ErrNotExist) {
 		return h.forget(ns)
 	}
-	dir := filepath.Join(h.cfg.DataDir, trashDir)
+	return h.moveAway(ns, filepath.Join(h.cfg.DataDir, trashDir, string(ns)+"."+rand.Text()))
+}
+
+// moveAway renames the directory of a closed namespace to a path in another directory, in which nothing is opened, and
+// forgets that the namespace was open here.
+func (h *Host) moveAway(ns tenancy.NamespaceID, to string) error {
+	dir := filepath.Dir(to)
 	if err := durable.MakeDir(dir, 0o700); err != nil {
 		return err
 	}
-	if err := os.Rename(h.dir(ns), filepath.Join(dir, string(ns)+"."+rand.Text())); err != nil {
+	if err := os.Rename(h.dir(ns), to); err != nil {
 		return err
 	}
-	// The directory is in the trash before it disappears from its old place, and has disappeared before the
+	// The directory is in its new place before it disappears from its old one, and has disappeared before the
 	// record that the namespace was open here is removed.
 	if err := errors.Join(durable.SyncDir(dir), durable.SyncDir(filepath.Dir(h.dir(ns)))); err != nil {
 		return err

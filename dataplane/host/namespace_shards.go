@@ -30,6 +30,9 @@ type Spec struct {
 	// Incarnations holds, by shard, the incarnations that the groups have or are founded with; nil = those on
 	// disk, and random ones for a new namespace. The number of incarnations is the number of shards.
 	Incarnations []entry.Incarnation
+	// Refound holds, by shard, the incarnations of an earlier history. A copy of that history becomes the beginning of
+	// the one of Incarnations before it is opened. nil = no copy is refounded.
+	Refound []entry.Incarnation
 }
 
 func (s Spec) check(ns tenancy.NamespaceID) error {
@@ -47,12 +50,15 @@ func (s Spec) check(ns tenancy.NamespaceID) error {
 // settleShards decides how many shards a namespace is opened with and which groups they join. The number of
 // shards never changes: a queue's shard follows from its name and this number, so that with another number
 // queues would seem to be empty. settleShards refuses a namespace whose data on disk is incomplete: see
-// whole. It deletes an empty directory of replaced groups: see discardReplaced.
+// whole. It deletes an empty directory of replaced groups: see discardReplaced. It refounds a copy of spec.Refound.
 func (h *Host) settleShards(ns tenancy.NamespaceID, spec Spec) (Spec, founding, error) {
 	if spec.Shards == 0 {
 		spec.Shards = len(spec.Incarnations)
 	}
 	found, opened, err := h.whole(ns, spec)
+	if err == nil && spec.Refound != nil {
+		err = h.refound(ns, found, spec)
+	}
 	if err == nil && !spec.Opened && spec.Incarnations != nil {
 		var discarded bool
 		if discarded, err = h.discardReplaced(ns, found, spec.Incarnations); discarded && err == nil {

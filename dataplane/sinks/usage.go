@@ -2,7 +2,6 @@ package sinks
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -68,10 +67,10 @@ type Usage struct {
 
 	delivering chan struct{} // holds a token while a goroutine delivers, which alone uses the fields below
 
-	known   bool // last is the receiver's answer
-	last    uint64
-	down    bool // a failure was logged, and no success since
-	follows bool // the shard may not lead, so that the receiver may have rows that the store lacks
+	known   string // incarnation of the part of which last is the receiver's answer; "" = the receiver must be asked
+	last    uint64 // number in the store of the receiver's last row
+	down    bool   // a failure was logged, and no success since
+	follows bool   // the shard may not lead, so that the receiver may have rows that the store lacks
 }
 
 // NewUsage returns the usage sink of a shard; Run starts it.
@@ -112,7 +111,7 @@ func (u *Usage) deliver(ctx context.Context, follows bool) {
 	case <-ctx.Done():
 		return
 	}
-	u.known, u.follows = false, follows
+	u.known, u.follows = "", follows
 	backoff := minBackoff
 	for ctx.Err() == nil {
 		err := u.ship(ctx)
@@ -281,18 +280,18 @@ func (u *Usage) logHealth(err error, again time.Duration) {
 // have left a signal in wake.
 func (u *Usage) ship(ctx context.Context) error {
 	for more := true; more; {
-		source, err := u.agree(ctx)
+		of, err := u.agree(ctx)
 		if err != nil {
 			return err
 		}
 		var frame billing.Frame
-		frame, more, err = frameOf(u.cfg.Store, source, u.last+1)
+		frame, more, err = frameOf(u.cfg.Store, of, u.last+1)
 		if err != nil || len(frame.Rows) == 0 {
 			return err
 		}
-		err = u.send(ctx, frame)
+		err = u.send(ctx, of, frame)
 		if refused := (*refusal)(nil); u.settling.Load() && errors.As(err, &refused) {
-			err = u.setAside(ctx, refused)
+			err = u.setAside(ctx, of, refused)
 		}
 		if err != nil {
 			return err
@@ -302,7 +301,7 @@ func (u *Usage) ship(ctx context.Context) error {
 }
 
 // setAside makes the receiver store a frame that it refuses.
-func (u *Usage) setAside(ctx context.Context, r *refusal) error {
+func (u *Usage) setAside(ctx context.Context, of usagePart, r *refusal) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	last, err := u.cfg.Receiver.SetUsageAside(ctx, r.frame)
@@ -314,13 +313,13 @@ func (u *Usage) setAside(ctx context.Context, r *refusal) error {
 	}
 	u.cfg.Logger.Error("the receiver set aside refused usage of a namespace that is being deleted; an operator must decide about it",
 		"namespace", u.cfg.Namespace, "stream", u.cfg.Stream, "first_row", r.frame.From, "last_row", r.frame.To, "error", r.err)
-	u.recordAcked(last)
+	u.recordAcked(of, of.base+last)
 	return nil
 }
 
-// recordAcked records the receiver's last row.
-func (u *Usage) recordAcked(last uint64) {
-	u.last, u.known = last, true
+// recordAcked records the number in the store of the receiver's last row, which is of the given part.
+func (u *Usage) recordAcked(of usagePart, last uint64) {
+	u.last, u.known = last, of.source.Incarnation
 	if u.acked.Swap(last) == last {
 		return
 	}
@@ -335,38 +334,55 @@ func (u *Usage) recordAcked(last uint64) {
 	}
 }
 
-// agree asks for the receiver's last row, if it is unknown, and checks that the store can continue from
-// there.
-func (u *Usage) agree(ctx context.Context) (billing.Source, error) {
-	incarnation := hex.EncodeToString(u.cfg.Store.Head().GetIncarnation())
-	source := billing.Source{Namespace: u.cfg.Namespace, Stream: u.cfg.Stream, Incarnation: incarnation}
-	if u.known {
-		return source, nil
+// agree returns the part of the row after the receiver's last one. It asks for the receiver's last row, if that is unknown,
+// and checks that the store can continue from there.
+func (u *Usage) agree(ctx context.Context) (of usagePart, err error) {
+	source := billing.Source{Namespace: u.cfg.Namespace, Stream: u.cfg.Stream}
+	for _, of = range usageParts(source, u.cfg.Store.Head()) {
+		if u.Acked()+1 >= of.end {
+			continue // the receiver has all of it
+		}
+		if u.known != of.source.Incarnation {
+			if err := u.ask(ctx, of); err != nil {
+				return of, err
+			}
+		}
+		if u.last+1 < of.end {
+			break
+		}
 	}
+	return of, nil
+}
+
+// ask asks for the receiver's last row of a part.
+func (u *Usage) ask(ctx context.Context, of usagePart) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	last, err := u.cfg.Receiver.LastUsage(ctx, source)
+	last, err := u.cfg.Receiver.LastUsage(ctx, of.source)
 	if err != nil {
-		return source, fmt.Errorf("ask the receiver for its last usage row: %w", err)
+		return fmt.Errorf("ask the receiver for its last usage row: %w", err)
 	}
+	last += of.base
 	head := u.cfg.Store.Head()
 	switch first, next := head.GetUsageFirstSeq(), head.GetUsageNextSeq(); {
+	case last >= of.end: // the history went on without this store, until the group was refounded
+		last = of.end - 1
 	case last >= next && u.follows: // the leader, or another member, has delivered all that the store has and more
 	case last >= next:
-		return source, &disagreement{fmt.Sprintf("the receiver has usage up to row %d of incarnation %s, the store's last is %d: has the store lost its tail?",
-			last, incarnation, next-1)}
-	case last+1 < first:
-		return source, &disagreement{fmt.Sprintf("the receiver has usage up to row %d of incarnation %s, the store's first is %d: what lies between cannot be shipped any more",
-			last, incarnation, first)}
+		return &disagreement{fmt.Sprintf("the receiver has usage up to row %d of incarnation %s, the store's last is %d: has the store lost its tail?",
+			last-of.base, of.source.Incarnation, next-1-of.base)}
+	case last+1 < first && last+1 < of.end:
+		return &disagreement{fmt.Sprintf("the receiver has usage up to row %d of incarnation %s, the store's first is %d: what lies between cannot be shipped any more",
+			last-of.base, of.source.Incarnation, first-of.base)}
 	}
-	u.recordAcked(last)
-	return source, nil
+	u.recordAcked(of, last)
+	return nil
 }
 
 // send delivers a frame. After any result other than the expected answer, the sink asks for the receiver's
 // last row before it sends anything else.
-func (u *Usage) send(ctx context.Context, frame billing.Frame) error {
-	u.known = false
+func (u *Usage) send(ctx context.Context, of usagePart, frame billing.Frame) error {
+	u.known = ""
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	last, err := u.cfg.Receiver.SendUsage(ctx, frame)
@@ -380,6 +396,6 @@ func (u *Usage) send(ctx context.Context, frame billing.Frame) error {
 	case last != frame.To:
 		return fmt.Errorf("the receiver took the usage rows from %d to %d and says that its last is %d", frame.From, frame.To, last)
 	}
-	u.recordAcked(last)
+	u.recordAcked(of, of.base+last)
 	return nil
 }

@@ -12,13 +12,21 @@ import (
 // maxFrameRecords bounds the usage rows that are read from the store for one frame.
 const maxFrameRecords = 20_000
 
-// frameOf sums the usage rows starting at from into the next frame of a source. It stops before a row that
-// would exceed the size of a frame or the range of a sum; more then reports that rows are left. A frame
-// without rows means that there are none.
-func frameOf(store *state.Store, source billing.Source, from uint64) (f billing.Frame, more bool, err error) {
+// frameOf sums the usage rows starting at from into the next frame of a part, with the numbers of the part's source. It
+// stops at the end of the part, and before a row that would exceed the size of a frame or the range of a sum; more then
+// reports that rows are left. A frame without rows means that there are none.
+func frameOf(store *state.Store, of usagePart, from uint64) (f billing.Frame, more bool, err error) {
 	snap := store.Snapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
-	f = billing.Frame{Source: source, From: from, To: from - 1}
+	f, more, err = sumRows(snap, of, from)
+	f.From -= of.base
+	f.To -= of.base
+	return f, more, err
+}
+
+// sumRows implements frameOf with the numbers of the store.
+func sumRows(snap *state.Snapshot, of usagePart, from uint64) (f billing.Frame, more bool, err error) {
+	f = billing.Frame{Source: of.source, From: from, To: from - 1}
 	sums := map[billing.Dimensions]billing.Quantities{}
 	var order []billing.Dimensions
 	defer func() {
@@ -34,7 +42,7 @@ func frameOf(store *state.Store, source billing.Source, from uint64) (f billing.
 		if row.Seq != f.To+1 {
 			return f, false, fmt.Errorf("usage row %d is missing, the next is %d", f.To+1, row.Seq)
 		}
-		if f.To+1-from == maxFrameRecords {
+		if row.Seq == of.end || f.To+1-from == maxFrameRecords {
 			return f, true, nil
 		}
 		d, q := dimensionsOf(row.Record), quantitiesOf(row.Record)

@@ -218,7 +218,7 @@ func TestAConflictAsksAgain(t *testing.T) {
 		defer stop()
 		synctest.Wait()
 		w.report(4)
-		frame, _, err := frameOf(w.store, w.source(), 1)
+		frame, _, err := frameOf(w.store, w.part(), 1)
 		must(t, err)
 		w.receiver.mu.Lock()
 		must(t, w.receiver.apply(frame))
@@ -533,7 +533,7 @@ func TestASumThatDoesNotFitBeginsAFrame(t *testing.T) {
 			if want.to == 2 {
 				from = 1
 			}
-			f, more, err := frameOf(w.store, w.source(), from)
+			f, more, err := frameOf(w.store, w.part(), from)
 			if err != nil || len(f.Rows) != 2 {
 				t.Fatalf("from %d: %+v, %v", from, f, err)
 			}
@@ -549,7 +549,7 @@ func TestAMissingRowIsNotSkipped(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.report(3)
 		w.mustApply(&op.TrimUsage{FirstSeq: 3})
-		if _, _, err := frameOf(w.store, w.source(), 2); err == nil || !strings.Contains(err.Error(), "row 2 is missing") {
+		if _, _, err := frameOf(w.store, w.part(), 2); err == nil || !strings.Contains(err.Error(), "row 2 is missing") {
 			t.Errorf("error is %v", err)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -130,22 +131,24 @@ func (r *receiver) sent() int {
 // world is a real store with a log, so that the store can crash: open replays the entries that were not
 // flushed.
 type world struct {
-	t        testing.TB
-	disk     *vfs.MemFS
-	store    *state.Store
-	machine  *op.Machine
-	usage    *Usage
-	receiver *receiver
-	logged   *bytes.Buffer
-	mu       sync.Mutex // held while an op is applied
-	log      [][]byte
-	job      *op.Leased // all reports are of this job
-	want     map[meter]*billing.Quantities
-	onAcked  func()
+	t           testing.TB
+	disk        *vfs.MemFS
+	store       *state.Store
+	machine     *op.Machine
+	usage       *Usage
+	receiver    *receiver
+	logged      *bytes.Buffer
+	mu          sync.Mutex // held while an op is applied
+	log         [][]byte
+	job         *op.Leased // all reports are of this job
+	want        map[meter]*billing.Quantities
+	onAcked     func()
+	incarnation entry.Incarnation // of the entries that follow
+	reported    []*job.Usage      // by report, in order
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, disk: vfs.NewCrashableMem(), receiver: newReceiver(), logged: &bytes.Buffer{}, want: map[meter]*billing.Quantities{}}
+	w := &world{t: t, disk: vfs.NewCrashableMem(), receiver: newReceiver(), incarnation: entry.Incarnation{0xab}, logged: &bytes.Buffer{}, want: map[meter]*billing.Quantities{}}
 	w.open()
 	id := job.NewID(time.Now().UnixMilli(), "q", job.Entropy{1})
 	w.mustApply(&op.Enqueue{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Jobs: []*op.NewJob{{
@@ -216,7 +219,7 @@ func (w *world) apply(o op.Op) (any, error) {
 	if err := b.Add(p.Number(), p.SizeVT(), p); err != nil {
 		return nil, err
 	}
-	w.log = append(w.log, b.Finish(entry.Header{Level: 1, Incarnation: entry.Incarnation{0xab}, ClockNs: time.Now().UnixNano()}))
+	w.log = append(w.log, b.Finish(entry.Header{Level: 1, Incarnation: w.incarnation, ClockNs: time.Now().UnixNano()}))
 	results, err := w.replay(uint64(len(w.log)))
 	if err != nil {
 		return nil, err
@@ -244,6 +247,7 @@ func (w *world) report(n int) {
 			CostNanoUsd: 1_000_000_001 * int64(i+1), Model: fmt.Sprint("model-", i%3), Provider: "p",
 		}
 		w.expect("q", u)
+		w.reported = append(w.reported, u)
 		o.Items = append(o.Items, &op.HeartbeatItem{Proof: &op.LeaseProof{Id: w.job.Id, Token: w.job.LeaseToken}, Usage: u})
 	}
 	for _, refusal := range w.mustApply(o).(*op.HeartbeatResult).Items {
@@ -280,6 +284,19 @@ func (w *world) exact() {
 
 func (w *world) source() billing.Source {
 	return billing.Source{Namespace: "ns_1", Stream: "shard/0", Incarnation: "ab000000000000000000000000000000"}
+}
+
+// part is all usage of a store that was never refounded.
+func (w *world) part() usagePart { return usagePart{source: w.source(), end: math.MaxUint64} }
+
+// refound makes the store the beginning of another history.
+func (w *world) refound(incarnation entry.Incarnation) {
+	w.t.Helper()
+	must(w.t, w.store.Flush())
+	must(w.t, w.store.Close())
+	must(w.t, state.Refound("store", state.Options{FS: w.disk}, incarnation, nil))
+	w.incarnation = incarnation
+	w.open()
 }
 
 // run runs the sink until stop is called.

@@ -30,8 +30,8 @@ func (h *Head) applied() entry.Applied {
 	return at
 }
 
-// copy returns a copy that shares Incarnation, Settings and Audit with h, so ops replace those and never change
-// them in place. It copies the fields one by one, because every commit makes a copy and this is cheaper than
+// copy returns a copy that shares Incarnation, Settings, Audit and UsageHistories with h, so ops replace those and
+// never change them in place. It copies the fields one by one, because every commit makes a copy and this is cheaper than
 // reflection. A test checks that no field is missing.
 func (h *Head) copy() *Head {
 	return &Head{
@@ -49,7 +49,7 @@ func (h *Head) copy() *Head {
 		LaneRecords: h.LaneRecords, AccountRecords: h.AccountRecords, TrafficRecords: h.TrafficRecords,
 		ScoreRecords: h.ScoreRecords, AlertRecords: h.AlertRecords, DeliveryRecords: h.DeliveryRecords,
 		PriceBook: h.PriceBook, DeliveriesMade: h.DeliveriesMade, NotificationsLost: h.NotificationsLost, LaneChanges: h.LaneChanges,
-		BulkRecords: h.BulkRecords, Audit: h.Audit,
+		BulkRecords: h.BulkRecords, Audit: h.Audit, UsageHistories: h.UsageHistories,
 	}
 }
 

@@ -774,6 +774,7 @@ type Head struct {
 	UsageRejected      uint64                 `protobuf:"varint,47,opt,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"`            // usage reports ever rejected
 	FeedBytes          uint64                 `protobuf:"varint,39,opt,name=feed_bytes,json=feedBytes,proto3" json:"feed_bytes,omitempty"`                        // bytes of all feed entries ever written
 	FeedTrimmedBytes   uint64                 `protobuf:"varint,40,opt,name=feed_trimmed_bytes,json=feedTrimmedBytes,proto3" json:"feed_trimmed_bytes,omitempty"` // bytes of the trimmed feed entries
+	UsageHistories     []*UsageHistory        `protobuf:"bytes,48,rep,name=usage_histories,json=usageHistories,proto3" json:"usage_histories,omitempty"`          // the earlier histories that usage rows are of, the oldest first
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1095,6 +1096,67 @@ func (x *Head) GetFeedTrimmedBytes() uint64 {
 	return 0
 }
 
+func (x *Head) GetUsageHistories() []*UsageHistory {
+	if x != nil {
+		return x.UsageHistories
+	}
+	return nil
+}
+
+// UsageHistory names the history that numbered usage rows before the store's group was refounded. The ledger counts the rows of
+// each history from 1.
+type UsageHistory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   []byte                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	NextSeq       uint64                 `protobuf:"varint,2,opt,name=next_seq,json=nextSeq,proto3" json:"next_seq,omitempty"` // number of the first usage row after those of this history
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageHistory) Reset() {
+	*x = UsageHistory{}
+	mi := &file_dataplane_state_state_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageHistory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageHistory) ProtoMessage() {}
+
+func (x *UsageHistory) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageHistory.ProtoReflect.Descriptor instead.
+func (*UsageHistory) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *UsageHistory) GetIncarnation() []byte {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+func (x *UsageHistory) GetNextSeq() uint64 {
+	if x != nil {
+		return x.NextSeq
+	}
+	return 0
+}
+
 // Terms are the last leaders' terms in the store's history, the oldest first.
 type Terms struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1105,7 +1167,7 @@ type Terms struct {
 
 func (x *Terms) Reset() {
 	*x = Terms{}
-	mi := &file_dataplane_state_state_proto_msgTypes[1]
+	mi := &file_dataplane_state_state_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1179,7 @@ func (x *Terms) String() string {
 func (*Terms) ProtoMessage() {}
 
 func (x *Terms) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[1]
+	mi := &file_dataplane_state_state_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1192,7 @@ func (x *Terms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Terms.ProtoReflect.Descriptor instead.
 func (*Terms) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{1}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Terms) GetStarts() []*TermStart {
@@ -1151,7 +1213,7 @@ type TermStart struct {
 
 func (x *TermStart) Reset() {
 	*x = TermStart{}
-	mi := &file_dataplane_state_state_proto_msgTypes[2]
+	mi := &file_dataplane_state_state_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1225,7 @@ func (x *TermStart) String() string {
 func (*TermStart) ProtoMessage() {}
 
 func (x *TermStart) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[2]
+	mi := &file_dataplane_state_state_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1238,7 @@ func (x *TermStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermStart.ProtoReflect.Descriptor instead.
 func (*TermStart) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{2}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TermStart) GetIndex() uint64 {
@@ -1204,7 +1266,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_dataplane_state_state_proto_msgTypes[3]
+	mi := &file_dataplane_state_state_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1278,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[3]
+	mi := &file_dataplane_state_state_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1291,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{3}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Settings) GetRetention() *job.Retention {
@@ -1287,7 +1349,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	mi := &file_dataplane_state_state_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1361,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	mi := &file_dataplane_state_state_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1374,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{4}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Queue) GetName() string {
@@ -1544,7 +1606,7 @@ type Lane struct {
 
 func (x *Lane) Reset() {
 	*x = Lane{}
-	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	mi := &file_dataplane_state_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1618,7 @@ func (x *Lane) String() string {
 func (*Lane) ProtoMessage() {}
 
 func (x *Lane) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	mi := &file_dataplane_state_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1631,7 @@ func (x *Lane) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lane.ProtoReflect.Descriptor instead.
 func (*Lane) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{5}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Lane) GetQueue() string {
@@ -1646,7 +1708,7 @@ type LaneChanges struct {
 
 func (x *LaneChanges) Reset() {
 	*x = LaneChanges{}
-	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	mi := &file_dataplane_state_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1720,7 @@ func (x *LaneChanges) String() string {
 func (*LaneChanges) ProtoMessage() {}
 
 func (x *LaneChanges) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	mi := &file_dataplane_state_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1733,7 @@ func (x *LaneChanges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneChanges.ProtoReflect.Descriptor instead.
 func (*LaneChanges) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LaneChanges) GetLanes() []*Lane {
@@ -1707,7 +1769,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	mi := &file_dataplane_state_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +1781,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	mi := &file_dataplane_state_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +1794,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Resource) GetKind() ResourceKind {
@@ -1849,7 +1911,7 @@ type LimitRule struct {
 
 func (x *LimitRule) Reset() {
 	*x = LimitRule{}
-	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	mi := &file_dataplane_state_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1923,7 @@ func (x *LimitRule) String() string {
 func (*LimitRule) ProtoMessage() {}
 
 func (x *LimitRule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	mi := &file_dataplane_state_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1936,7 @@ func (x *LimitRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitRule.ProtoReflect.Descriptor instead.
 func (*LimitRule) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LimitRule) GetQueue() string {
@@ -1931,7 +1993,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	mi := &file_dataplane_state_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2005,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	mi := &file_dataplane_state_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2018,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Provider) GetRequests() uint64 {
@@ -1998,7 +2060,7 @@ type Traffic struct {
 
 func (x *Traffic) Reset() {
 	*x = Traffic{}
-	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	mi := &file_dataplane_state_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2072,7 @@ func (x *Traffic) String() string {
 func (*Traffic) ProtoMessage() {}
 
 func (x *Traffic) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	mi := &file_dataplane_state_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2085,7 @@ func (x *Traffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
 func (*Traffic) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{10}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Traffic) GetName() string {
@@ -2098,7 +2160,7 @@ type Price struct {
 
 func (x *Price) Reset() {
 	*x = Price{}
-	mi := &file_dataplane_state_state_proto_msgTypes[11]
+	mi := &file_dataplane_state_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2172,7 @@ func (x *Price) String() string {
 func (*Price) ProtoMessage() {}
 
 func (x *Price) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[11]
+	mi := &file_dataplane_state_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2185,7 @@ func (x *Price) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Price.ProtoReflect.Descriptor instead.
 func (*Price) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{11}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Price) GetProvider() string {
@@ -2194,7 +2256,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_dataplane_state_state_proto_msgTypes[12]
+	mi := &file_dataplane_state_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2268,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[12]
+	mi := &file_dataplane_state_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2281,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{12}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Budget) GetScope() BudgetScope {
@@ -2303,7 +2365,7 @@ type SpendLimit struct {
 
 func (x *SpendLimit) Reset() {
 	*x = SpendLimit{}
-	mi := &file_dataplane_state_state_proto_msgTypes[13]
+	mi := &file_dataplane_state_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2377,7 @@ func (x *SpendLimit) String() string {
 func (*SpendLimit) ProtoMessage() {}
 
 func (x *SpendLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[13]
+	mi := &file_dataplane_state_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +2390,7 @@ func (x *SpendLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpendLimit.ProtoReflect.Descriptor instead.
 func (*SpendLimit) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{13}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SpendLimit) GetWindow() Window {
@@ -2372,7 +2434,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_dataplane_state_state_proto_msgTypes[14]
+	mi := &file_dataplane_state_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2446,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[14]
+	mi := &file_dataplane_state_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2459,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{14}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Account) GetId() []byte {
@@ -2473,7 +2535,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_dataplane_state_state_proto_msgTypes[15]
+	mi := &file_dataplane_state_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2547,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[15]
+	mi := &file_dataplane_state_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2560,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{15}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Share) GetShard() uint32 {
@@ -2580,7 +2642,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_dataplane_state_state_proto_msgTypes[16]
+	mi := &file_dataplane_state_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2592,7 +2654,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[16]
+	mi := &file_dataplane_state_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2605,7 +2667,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{16}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Slice) GetGrantedNanoUsd() int64 {
@@ -2713,7 +2775,7 @@ type Denial struct {
 
 func (x *Denial) Reset() {
 	*x = Denial{}
-	mi := &file_dataplane_state_state_proto_msgTypes[17]
+	mi := &file_dataplane_state_state_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +2787,7 @@ func (x *Denial) String() string {
 func (*Denial) ProtoMessage() {}
 
 func (x *Denial) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[17]
+	mi := &file_dataplane_state_state_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +2800,7 @@ func (x *Denial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denial.ProtoReflect.Descriptor instead.
 func (*Denial) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{17}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Denial) GetAmountNanoUsd() int64 {
@@ -2795,7 +2857,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_dataplane_state_state_proto_msgTypes[18]
+	mi := &file_dataplane_state_state_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +2869,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[18]
+	mi := &file_dataplane_state_state_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +2882,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{18}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Spent) GetWindow() Window {
@@ -2912,7 +2974,7 @@ type ApprovalPolicy struct {
 
 func (x *ApprovalPolicy) Reset() {
 	*x = ApprovalPolicy{}
-	mi := &file_dataplane_state_state_proto_msgTypes[19]
+	mi := &file_dataplane_state_state_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2924,7 +2986,7 @@ func (x *ApprovalPolicy) String() string {
 func (*ApprovalPolicy) ProtoMessage() {}
 
 func (x *ApprovalPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[19]
+	mi := &file_dataplane_state_state_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2937,7 +2999,7 @@ func (x *ApprovalPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalPolicy.ProtoReflect.Descriptor instead.
 func (*ApprovalPolicy) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{19}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ApprovalPolicy) GetLabel() string {
@@ -3026,7 +3088,7 @@ type AlertRule struct {
 
 func (x *AlertRule) Reset() {
 	*x = AlertRule{}
-	mi := &file_dataplane_state_state_proto_msgTypes[20]
+	mi := &file_dataplane_state_state_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3038,7 +3100,7 @@ func (x *AlertRule) String() string {
 func (*AlertRule) ProtoMessage() {}
 
 func (x *AlertRule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[20]
+	mi := &file_dataplane_state_state_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3051,7 +3113,7 @@ func (x *AlertRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertRule.ProtoReflect.Descriptor instead.
 func (*AlertRule) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{20}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AlertRule) GetLabel() string {
@@ -3117,7 +3179,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_dataplane_state_state_proto_msgTypes[21]
+	mi := &file_dataplane_state_state_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3129,7 +3191,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[21]
+	mi := &file_dataplane_state_state_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3142,7 +3204,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{21}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Alert) GetId() []byte {
@@ -3198,7 +3260,7 @@ type Webhook struct {
 
 func (x *Webhook) Reset() {
 	*x = Webhook{}
-	mi := &file_dataplane_state_state_proto_msgTypes[22]
+	mi := &file_dataplane_state_state_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3272,7 @@ func (x *Webhook) String() string {
 func (*Webhook) ProtoMessage() {}
 
 func (x *Webhook) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[22]
+	mi := &file_dataplane_state_state_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3285,7 @@ func (x *Webhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Webhook.ProtoReflect.Descriptor instead.
 func (*Webhook) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{22}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Webhook) GetUrl() string {
@@ -3306,7 +3368,7 @@ type Attempted struct {
 
 func (x *Attempted) Reset() {
 	*x = Attempted{}
-	mi := &file_dataplane_state_state_proto_msgTypes[23]
+	mi := &file_dataplane_state_state_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3318,7 +3380,7 @@ func (x *Attempted) String() string {
 func (*Attempted) ProtoMessage() {}
 
 func (x *Attempted) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[23]
+	mi := &file_dataplane_state_state_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3331,7 +3393,7 @@ func (x *Attempted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempted.ProtoReflect.Descriptor instead.
 func (*Attempted) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{23}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Attempted) GetStatus() uint32 {
@@ -3406,7 +3468,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_dataplane_state_state_proto_msgTypes[24]
+	mi := &file_dataplane_state_state_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3480,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[24]
+	mi := &file_dataplane_state_state_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3493,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{24}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Delivery) GetId() []byte {
@@ -3543,7 +3605,7 @@ type Scores struct {
 
 func (x *Scores) Reset() {
 	*x = Scores{}
-	mi := &file_dataplane_state_state_proto_msgTypes[25]
+	mi := &file_dataplane_state_state_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3555,7 +3617,7 @@ func (x *Scores) String() string {
 func (*Scores) ProtoMessage() {}
 
 func (x *Scores) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[25]
+	mi := &file_dataplane_state_state_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3568,7 +3630,7 @@ func (x *Scores) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scores.ProtoReflect.Descriptor instead.
 func (*Scores) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{25}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Scores) GetJobId() []byte {
@@ -3601,7 +3663,7 @@ type QueueDefaults struct {
 
 func (x *QueueDefaults) Reset() {
 	*x = QueueDefaults{}
-	mi := &file_dataplane_state_state_proto_msgTypes[26]
+	mi := &file_dataplane_state_state_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3675,7 @@ func (x *QueueDefaults) String() string {
 func (*QueueDefaults) ProtoMessage() {}
 
 func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[26]
+	mi := &file_dataplane_state_state_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +3688,7 @@ func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueDefaults.ProtoReflect.Descriptor instead.
 func (*QueueDefaults) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{26}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *QueueDefaults) GetPriority() uint32 {
@@ -3688,7 +3750,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_dataplane_state_state_proto_msgTypes[27]
+	mi := &file_dataplane_state_state_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3700,7 +3762,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[27]
+	mi := &file_dataplane_state_state_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3713,7 +3775,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{27}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Lock) GetJobId() []byte {
@@ -3748,7 +3810,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_dataplane_state_state_proto_msgTypes[28]
+	mi := &file_dataplane_state_state_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +3822,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[28]
+	mi := &file_dataplane_state_state_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +3835,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{28}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Batch) GetId() []byte {
@@ -3911,7 +3973,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_dataplane_state_state_proto_msgTypes[29]
+	mi := &file_dataplane_state_state_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3923,7 +3985,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[29]
+	mi := &file_dataplane_state_state_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3936,7 +3998,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{29}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Schedule) GetId() []byte {
@@ -4099,7 +4161,7 @@ type Dependents struct {
 
 func (x *Dependents) Reset() {
 	*x = Dependents{}
-	mi := &file_dataplane_state_state_proto_msgTypes[30]
+	mi := &file_dataplane_state_state_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4111,7 +4173,7 @@ func (x *Dependents) String() string {
 func (*Dependents) ProtoMessage() {}
 
 func (x *Dependents) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[30]
+	mi := &file_dataplane_state_state_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4124,7 +4186,7 @@ func (x *Dependents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependents.ProtoReflect.Descriptor instead.
 func (*Dependents) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{30}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Dependents) GetWaiters() uint64 {
@@ -4165,7 +4227,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_dataplane_state_state_proto_msgTypes[31]
+	mi := &file_dataplane_state_state_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4239,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[31]
+	mi := &file_dataplane_state_state_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4252,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{31}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Waiter) GetShard() uint32 {
@@ -4225,7 +4287,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_dataplane_state_state_proto_msgTypes[32]
+	mi := &file_dataplane_state_state_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4237,7 +4299,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[32]
+	mi := &file_dataplane_state_state_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4250,7 +4312,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{32}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Usage) GetJobId() []byte {
@@ -4357,7 +4419,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_dataplane_state_state_proto_msgTypes[33]
+	mi := &file_dataplane_state_state_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4369,7 +4431,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[33]
+	mi := &file_dataplane_state_state_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4382,7 +4444,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{33}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Key) GetId() string {
@@ -4475,7 +4537,7 @@ type Idempotency struct {
 
 func (x *Idempotency) Reset() {
 	*x = Idempotency{}
-	mi := &file_dataplane_state_state_proto_msgTypes[34]
+	mi := &file_dataplane_state_state_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4487,7 +4549,7 @@ func (x *Idempotency) String() string {
 func (*Idempotency) ProtoMessage() {}
 
 func (x *Idempotency) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[34]
+	mi := &file_dataplane_state_state_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4500,7 +4562,7 @@ func (x *Idempotency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idempotency.ProtoReflect.Descriptor instead.
 func (*Idempotency) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{34}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Idempotency) GetRequestHash() []byte {
@@ -4549,7 +4611,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_dataplane_state_state_proto_msgTypes[35]
+	mi := &file_dataplane_state_state_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4561,7 +4623,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[35]
+	mi := &file_dataplane_state_state_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4574,7 +4636,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{35}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Event) GetType() EventType {
@@ -4654,7 +4716,7 @@ type FeedEntry struct {
 
 func (x *FeedEntry) Reset() {
 	*x = FeedEntry{}
-	mi := &file_dataplane_state_state_proto_msgTypes[36]
+	mi := &file_dataplane_state_state_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4666,7 +4728,7 @@ func (x *FeedEntry) String() string {
 func (*FeedEntry) ProtoMessage() {}
 
 func (x *FeedEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[36]
+	mi := &file_dataplane_state_state_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4679,7 +4741,7 @@ func (x *FeedEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeedEntry.ProtoReflect.Descriptor instead.
 func (*FeedEntry) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{36}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FeedEntry) GetIndex() uint64 {
@@ -4723,7 +4785,7 @@ type Outgoing struct {
 
 func (x *Outgoing) Reset() {
 	*x = Outgoing{}
-	mi := &file_dataplane_state_state_proto_msgTypes[37]
+	mi := &file_dataplane_state_state_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4735,7 +4797,7 @@ func (x *Outgoing) String() string {
 func (*Outgoing) ProtoMessage() {}
 
 func (x *Outgoing) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[37]
+	mi := &file_dataplane_state_state_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4748,7 +4810,7 @@ func (x *Outgoing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outgoing.ProtoReflect.Descriptor instead.
 func (*Outgoing) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{37}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Outgoing) GetNumber() uint32 {
@@ -4787,7 +4849,7 @@ type Outbox struct {
 
 func (x *Outbox) Reset() {
 	*x = Outbox{}
-	mi := &file_dataplane_state_state_proto_msgTypes[38]
+	mi := &file_dataplane_state_state_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4799,7 +4861,7 @@ func (x *Outbox) String() string {
 func (*Outbox) ProtoMessage() {}
 
 func (x *Outbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[38]
+	mi := &file_dataplane_state_state_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4812,7 +4874,7 @@ func (x *Outbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outbox.ProtoReflect.Descriptor instead.
 func (*Outbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{38}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Outbox) GetNextSeq() uint64 {
@@ -4854,7 +4916,7 @@ type Inbox struct {
 
 func (x *Inbox) Reset() {
 	*x = Inbox{}
-	mi := &file_dataplane_state_state_proto_msgTypes[39]
+	mi := &file_dataplane_state_state_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4866,7 +4928,7 @@ func (x *Inbox) String() string {
 func (*Inbox) ProtoMessage() {}
 
 func (x *Inbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[39]
+	mi := &file_dataplane_state_state_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4879,7 +4941,7 @@ func (x *Inbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbox.ProtoReflect.Descriptor instead.
 func (*Inbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{39}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Inbox) GetIncarnation() []byte {
@@ -4913,7 +4975,7 @@ type Forward struct {
 
 func (x *Forward) Reset() {
 	*x = Forward{}
-	mi := &file_dataplane_state_state_proto_msgTypes[40]
+	mi := &file_dataplane_state_state_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4925,7 +4987,7 @@ func (x *Forward) String() string {
 func (*Forward) ProtoMessage() {}
 
 func (x *Forward) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[40]
+	mi := &file_dataplane_state_state_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4938,7 +5000,7 @@ func (x *Forward) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forward.ProtoReflect.Descriptor instead.
 func (*Forward) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{40}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Forward) GetShard() uint32 {
@@ -4980,7 +5042,7 @@ var File_dataplane_state_state_proto protoreflect.FileDescriptor
 
 const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\x1a\x1cdataplane/state/access.proto\x1a\x1bdataplane/state/audit.proto\"\x8f\f\n" +
+	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\x1a\x1cdataplane/state/access.proto\x1a\x1bdataplane/state/audit.proto\"\xd6\f\n" +
 	"\x04Head\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x14\n" +
@@ -5026,7 +5088,11 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x0eusage_rejected\x18/ \x01(\x04R\rusageRejected\x12\x1d\n" +
 	"\n" +
 	"feed_bytes\x18' \x01(\x04R\tfeedBytes\x12,\n" +
-	"\x12feed_trimmed_bytes\x18( \x01(\x04R\x10feedTrimmedBytes\":\n" +
+	"\x12feed_trimmed_bytes\x18( \x01(\x04R\x10feedTrimmedBytes\x12E\n" +
+	"\x0fusage_histories\x180 \x03(\v2\x1c.corvo.state.v1.UsageHistoryR\x0eusageHistories\"K\n" +
+	"\fUsageHistory\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x19\n" +
+	"\bnext_seq\x18\x02 \x01(\x04R\anextSeq\":\n" +
 	"\x05Terms\x121\n" +
 	"\x06starts\x18\x01 \x03(\v2\x19.corvo.state.v1.TermStartR\x06starts\"5\n" +
 	"\tTermStart\x12\x14\n" +
@@ -5544,7 +5610,7 @@ func file_dataplane_state_state_proto_rawDescGZIP() []byte {
 }
 
 var file_dataplane_state_state_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_dataplane_state_state_proto_goTypes = []any{
 	(UnknownModel)(0),      // 0: corvo.state.v1.UnknownModel
 	(ResourceKind)(0),      // 1: corvo.state.v1.ResourceKind
@@ -5557,113 +5623,115 @@ var file_dataplane_state_state_proto_goTypes = []any{
 	(UsagePhase)(0),        // 8: corvo.state.v1.UsagePhase
 	(EventType)(0),         // 9: corvo.state.v1.EventType
 	(*Head)(nil),           // 10: corvo.state.v1.Head
-	(*Terms)(nil),          // 11: corvo.state.v1.Terms
-	(*TermStart)(nil),      // 12: corvo.state.v1.TermStart
-	(*Settings)(nil),       // 13: corvo.state.v1.Settings
-	(*Queue)(nil),          // 14: corvo.state.v1.Queue
-	(*Lane)(nil),           // 15: corvo.state.v1.Lane
-	(*LaneChanges)(nil),    // 16: corvo.state.v1.LaneChanges
-	(*Resource)(nil),       // 17: corvo.state.v1.Resource
-	(*LimitRule)(nil),      // 18: corvo.state.v1.LimitRule
-	(*Provider)(nil),       // 19: corvo.state.v1.Provider
-	(*Traffic)(nil),        // 20: corvo.state.v1.Traffic
-	(*Price)(nil),          // 21: corvo.state.v1.Price
-	(*Budget)(nil),         // 22: corvo.state.v1.Budget
-	(*SpendLimit)(nil),     // 23: corvo.state.v1.SpendLimit
-	(*Account)(nil),        // 24: corvo.state.v1.Account
-	(*Share)(nil),          // 25: corvo.state.v1.Share
-	(*Slice)(nil),          // 26: corvo.state.v1.Slice
-	(*Denial)(nil),         // 27: corvo.state.v1.Denial
-	(*Spent)(nil),          // 28: corvo.state.v1.Spent
-	(*ApprovalPolicy)(nil), // 29: corvo.state.v1.ApprovalPolicy
-	(*AlertRule)(nil),      // 30: corvo.state.v1.AlertRule
-	(*Alert)(nil),          // 31: corvo.state.v1.Alert
-	(*Webhook)(nil),        // 32: corvo.state.v1.Webhook
-	(*Attempted)(nil),      // 33: corvo.state.v1.Attempted
-	(*Delivery)(nil),       // 34: corvo.state.v1.Delivery
-	(*Scores)(nil),         // 35: corvo.state.v1.Scores
-	(*QueueDefaults)(nil),  // 36: corvo.state.v1.QueueDefaults
-	(*Lock)(nil),           // 37: corvo.state.v1.Lock
-	(*Batch)(nil),          // 38: corvo.state.v1.Batch
-	(*Schedule)(nil),       // 39: corvo.state.v1.Schedule
-	(*Dependents)(nil),     // 40: corvo.state.v1.Dependents
-	(*Waiter)(nil),         // 41: corvo.state.v1.Waiter
-	(*Usage)(nil),          // 42: corvo.state.v1.Usage
-	(*Key)(nil),            // 43: corvo.state.v1.Key
-	(*Idempotency)(nil),    // 44: corvo.state.v1.Idempotency
-	(*Event)(nil),          // 45: corvo.state.v1.Event
-	(*FeedEntry)(nil),      // 46: corvo.state.v1.FeedEntry
-	(*Outgoing)(nil),       // 47: corvo.state.v1.Outgoing
-	(*Outbox)(nil),         // 48: corvo.state.v1.Outbox
-	(*Inbox)(nil),          // 49: corvo.state.v1.Inbox
-	(*Forward)(nil),        // 50: corvo.state.v1.Forward
-	(*AuditChain)(nil),     // 51: corvo.state.v1.AuditChain
-	(*job.Retention)(nil),  // 52: corvo.job.v1.Retention
-	(*job.RateWindow)(nil), // 53: corvo.job.v1.RateWindow
-	(job.Overflow)(0),      // 54: corvo.job.v1.Overflow
-	(*Role)(nil),           // 55: corvo.state.v1.Role
-	(*job.Score)(nil),      // 56: corvo.job.v1.Score
-	(job.Backoff)(0),       // 57: corvo.job.v1.Backoff
-	(*job.Blob)(nil),       // 58: corvo.job.v1.Blob
-	(*job.Pair)(nil),       // 59: corvo.job.v1.Pair
-	(job.State)(0),         // 60: corvo.job.v1.State
-	(*job.Usage)(nil),      // 61: corvo.job.v1.Usage
+	(*UsageHistory)(nil),   // 11: corvo.state.v1.UsageHistory
+	(*Terms)(nil),          // 12: corvo.state.v1.Terms
+	(*TermStart)(nil),      // 13: corvo.state.v1.TermStart
+	(*Settings)(nil),       // 14: corvo.state.v1.Settings
+	(*Queue)(nil),          // 15: corvo.state.v1.Queue
+	(*Lane)(nil),           // 16: corvo.state.v1.Lane
+	(*LaneChanges)(nil),    // 17: corvo.state.v1.LaneChanges
+	(*Resource)(nil),       // 18: corvo.state.v1.Resource
+	(*LimitRule)(nil),      // 19: corvo.state.v1.LimitRule
+	(*Provider)(nil),       // 20: corvo.state.v1.Provider
+	(*Traffic)(nil),        // 21: corvo.state.v1.Traffic
+	(*Price)(nil),          // 22: corvo.state.v1.Price
+	(*Budget)(nil),         // 23: corvo.state.v1.Budget
+	(*SpendLimit)(nil),     // 24: corvo.state.v1.SpendLimit
+	(*Account)(nil),        // 25: corvo.state.v1.Account
+	(*Share)(nil),          // 26: corvo.state.v1.Share
+	(*Slice)(nil),          // 27: corvo.state.v1.Slice
+	(*Denial)(nil),         // 28: corvo.state.v1.Denial
+	(*Spent)(nil),          // 29: corvo.state.v1.Spent
+	(*ApprovalPolicy)(nil), // 30: corvo.state.v1.ApprovalPolicy
+	(*AlertRule)(nil),      // 31: corvo.state.v1.AlertRule
+	(*Alert)(nil),          // 32: corvo.state.v1.Alert
+	(*Webhook)(nil),        // 33: corvo.state.v1.Webhook
+	(*Attempted)(nil),      // 34: corvo.state.v1.Attempted
+	(*Delivery)(nil),       // 35: corvo.state.v1.Delivery
+	(*Scores)(nil),         // 36: corvo.state.v1.Scores
+	(*QueueDefaults)(nil),  // 37: corvo.state.v1.QueueDefaults
+	(*Lock)(nil),           // 38: corvo.state.v1.Lock
+	(*Batch)(nil),          // 39: corvo.state.v1.Batch
+	(*Schedule)(nil),       // 40: corvo.state.v1.Schedule
+	(*Dependents)(nil),     // 41: corvo.state.v1.Dependents
+	(*Waiter)(nil),         // 42: corvo.state.v1.Waiter
+	(*Usage)(nil),          // 43: corvo.state.v1.Usage
+	(*Key)(nil),            // 44: corvo.state.v1.Key
+	(*Idempotency)(nil),    // 45: corvo.state.v1.Idempotency
+	(*Event)(nil),          // 46: corvo.state.v1.Event
+	(*FeedEntry)(nil),      // 47: corvo.state.v1.FeedEntry
+	(*Outgoing)(nil),       // 48: corvo.state.v1.Outgoing
+	(*Outbox)(nil),         // 49: corvo.state.v1.Outbox
+	(*Inbox)(nil),          // 50: corvo.state.v1.Inbox
+	(*Forward)(nil),        // 51: corvo.state.v1.Forward
+	(*AuditChain)(nil),     // 52: corvo.state.v1.AuditChain
+	(*job.Retention)(nil),  // 53: corvo.job.v1.Retention
+	(*job.RateWindow)(nil), // 54: corvo.job.v1.RateWindow
+	(job.Overflow)(0),      // 55: corvo.job.v1.Overflow
+	(*Role)(nil),           // 56: corvo.state.v1.Role
+	(*job.Score)(nil),      // 57: corvo.job.v1.Score
+	(job.Backoff)(0),       // 58: corvo.job.v1.Backoff
+	(*job.Blob)(nil),       // 59: corvo.job.v1.Blob
+	(*job.Pair)(nil),       // 60: corvo.job.v1.Pair
+	(job.State)(0),         // 61: corvo.job.v1.State
+	(*job.Usage)(nil),      // 62: corvo.job.v1.Usage
 }
 var file_dataplane_state_state_proto_depIdxs = []int32{
-	13, // 0: corvo.state.v1.Head.settings:type_name -> corvo.state.v1.Settings
-	51, // 1: corvo.state.v1.Head.audit:type_name -> corvo.state.v1.AuditChain
-	12, // 2: corvo.state.v1.Terms.starts:type_name -> corvo.state.v1.TermStart
-	52, // 3: corvo.state.v1.Settings.retention:type_name -> corvo.job.v1.Retention
-	0,  // 4: corvo.state.v1.Settings.unknown_model:type_name -> corvo.state.v1.UnknownModel
-	53, // 5: corvo.state.v1.Queue.rate:type_name -> corvo.job.v1.RateWindow
-	54, // 6: corvo.state.v1.Queue.overflow:type_name -> corvo.job.v1.Overflow
-	52, // 7: corvo.state.v1.Queue.retention:type_name -> corvo.job.v1.Retention
-	36, // 8: corvo.state.v1.Queue.defaults:type_name -> corvo.state.v1.QueueDefaults
-	53, // 9: corvo.state.v1.Lane.rate:type_name -> corvo.job.v1.RateWindow
-	15, // 10: corvo.state.v1.LaneChanges.lanes:type_name -> corvo.state.v1.Lane
-	1,  // 11: corvo.state.v1.Resource.kind:type_name -> corvo.state.v1.ResourceKind
-	18, // 12: corvo.state.v1.Resource.limit_rule:type_name -> corvo.state.v1.LimitRule
-	19, // 13: corvo.state.v1.Resource.provider:type_name -> corvo.state.v1.Provider
-	21, // 14: corvo.state.v1.Resource.price:type_name -> corvo.state.v1.Price
-	22, // 15: corvo.state.v1.Resource.budget:type_name -> corvo.state.v1.Budget
-	29, // 16: corvo.state.v1.Resource.approval_policy:type_name -> corvo.state.v1.ApprovalPolicy
-	30, // 17: corvo.state.v1.Resource.alert_rule:type_name -> corvo.state.v1.AlertRule
-	32, // 18: corvo.state.v1.Resource.webhook:type_name -> corvo.state.v1.Webhook
-	55, // 19: corvo.state.v1.Resource.role:type_name -> corvo.state.v1.Role
-	53, // 20: corvo.state.v1.Traffic.requests:type_name -> corvo.job.v1.RateWindow
-	53, // 21: corvo.state.v1.Traffic.input_tokens:type_name -> corvo.job.v1.RateWindow
-	53, // 22: corvo.state.v1.Traffic.output_tokens:type_name -> corvo.job.v1.RateWindow
-	2,  // 23: corvo.state.v1.Budget.scope:type_name -> corvo.state.v1.BudgetScope
-	23, // 24: corvo.state.v1.Budget.limits:type_name -> corvo.state.v1.SpendLimit
-	3,  // 25: corvo.state.v1.Budget.on_exceed:type_name -> corvo.state.v1.OnExceed
-	4,  // 26: corvo.state.v1.SpendLimit.window:type_name -> corvo.state.v1.Window
-	28, // 27: corvo.state.v1.Account.spent:type_name -> corvo.state.v1.Spent
-	25, // 28: corvo.state.v1.Account.shares:type_name -> corvo.state.v1.Share
-	26, // 29: corvo.state.v1.Account.slice:type_name -> corvo.state.v1.Slice
-	27, // 30: corvo.state.v1.Slice.denial:type_name -> corvo.state.v1.Denial
-	4,  // 31: corvo.state.v1.Denial.window:type_name -> corvo.state.v1.Window
-	4,  // 32: corvo.state.v1.Spent.window:type_name -> corvo.state.v1.Window
-	5,  // 33: corvo.state.v1.AlertRule.when:type_name -> corvo.state.v1.AlertSubject
-	6,  // 34: corvo.state.v1.AlertRule.comparison:type_name -> corvo.state.v1.Comparison
-	56, // 35: corvo.state.v1.Scores.scores:type_name -> corvo.job.v1.Score
-	57, // 36: corvo.state.v1.QueueDefaults.backoff:type_name -> corvo.job.v1.Backoff
-	58, // 37: corvo.state.v1.Schedule.payload:type_name -> corvo.job.v1.Blob
-	7,  // 38: corvo.state.v1.Schedule.missed:type_name -> corvo.state.v1.Missed
-	59, // 39: corvo.state.v1.Schedule.tags:type_name -> corvo.job.v1.Pair
-	59, // 40: corvo.state.v1.Schedule.headers:type_name -> corvo.job.v1.Pair
-	60, // 41: corvo.state.v1.Dependents.settled:type_name -> corvo.job.v1.State
-	61, // 42: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
-	59, // 43: corvo.state.v1.Usage.tags:type_name -> corvo.job.v1.Pair
-	8,  // 44: corvo.state.v1.Usage.phase:type_name -> corvo.state.v1.UsagePhase
-	9,  // 45: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
-	61, // 46: corvo.state.v1.Event.usage:type_name -> corvo.job.v1.Usage
-	56, // 47: corvo.state.v1.Event.score:type_name -> corvo.job.v1.Score
-	45, // 48: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	14, // 0: corvo.state.v1.Head.settings:type_name -> corvo.state.v1.Settings
+	52, // 1: corvo.state.v1.Head.audit:type_name -> corvo.state.v1.AuditChain
+	11, // 2: corvo.state.v1.Head.usage_histories:type_name -> corvo.state.v1.UsageHistory
+	13, // 3: corvo.state.v1.Terms.starts:type_name -> corvo.state.v1.TermStart
+	53, // 4: corvo.state.v1.Settings.retention:type_name -> corvo.job.v1.Retention
+	0,  // 5: corvo.state.v1.Settings.unknown_model:type_name -> corvo.state.v1.UnknownModel
+	54, // 6: corvo.state.v1.Queue.rate:type_name -> corvo.job.v1.RateWindow
+	55, // 7: corvo.state.v1.Queue.overflow:type_name -> corvo.job.v1.Overflow
+	53, // 8: corvo.state.v1.Queue.retention:type_name -> corvo.job.v1.Retention
+	37, // 9: corvo.state.v1.Queue.defaults:type_name -> corvo.state.v1.QueueDefaults
+	54, // 10: corvo.state.v1.Lane.rate:type_name -> corvo.job.v1.RateWindow
+	16, // 11: corvo.state.v1.LaneChanges.lanes:type_name -> corvo.state.v1.Lane
+	1,  // 12: corvo.state.v1.Resource.kind:type_name -> corvo.state.v1.ResourceKind
+	19, // 13: corvo.state.v1.Resource.limit_rule:type_name -> corvo.state.v1.LimitRule
+	20, // 14: corvo.state.v1.Resource.provider:type_name -> corvo.state.v1.Provider
+	22, // 15: corvo.state.v1.Resource.price:type_name -> corvo.state.v1.Price
+	23, // 16: corvo.state.v1.Resource.budget:type_name -> corvo.state.v1.Budget
+	30, // 17: corvo.state.v1.Resource.approval_policy:type_name -> corvo.state.v1.ApprovalPolicy
+	31, // 18: corvo.state.v1.Resource.alert_rule:type_name -> corvo.state.v1.AlertRule
+	33, // 19: corvo.state.v1.Resource.webhook:type_name -> corvo.state.v1.Webhook
+	56, // 20: corvo.state.v1.Resource.role:type_name -> corvo.state.v1.Role
+	54, // 21: corvo.state.v1.Traffic.requests:type_name -> corvo.job.v1.RateWindow
+	54, // 22: corvo.state.v1.Traffic.input_tokens:type_name -> corvo.job.v1.RateWindow
+	54, // 23: corvo.state.v1.Traffic.output_tokens:type_name -> corvo.job.v1.RateWindow
+	2,  // 24: corvo.state.v1.Budget.scope:type_name -> corvo.state.v1.BudgetScope
+	24, // 25: corvo.state.v1.Budget.limits:type_name -> corvo.state.v1.SpendLimit
+	3,  // 26: corvo.state.v1.Budget.on_exceed:type_name -> corvo.state.v1.OnExceed
+	4,  // 27: corvo.state.v1.SpendLimit.window:type_name -> corvo.state.v1.Window
+	29, // 28: corvo.state.v1.Account.spent:type_name -> corvo.state.v1.Spent
+	26, // 29: corvo.state.v1.Account.shares:type_name -> corvo.state.v1.Share
+	27, // 30: corvo.state.v1.Account.slice:type_name -> corvo.state.v1.Slice
+	28, // 31: corvo.state.v1.Slice.denial:type_name -> corvo.state.v1.Denial
+	4,  // 32: corvo.state.v1.Denial.window:type_name -> corvo.state.v1.Window
+	4,  // 33: corvo.state.v1.Spent.window:type_name -> corvo.state.v1.Window
+	5,  // 34: corvo.state.v1.AlertRule.when:type_name -> corvo.state.v1.AlertSubject
+	6,  // 35: corvo.state.v1.AlertRule.comparison:type_name -> corvo.state.v1.Comparison
+	57, // 36: corvo.state.v1.Scores.scores:type_name -> corvo.job.v1.Score
+	58, // 37: corvo.state.v1.QueueDefaults.backoff:type_name -> corvo.job.v1.Backoff
+	59, // 38: corvo.state.v1.Schedule.payload:type_name -> corvo.job.v1.Blob
+	7,  // 39: corvo.state.v1.Schedule.missed:type_name -> corvo.state.v1.Missed
+	60, // 40: corvo.state.v1.Schedule.tags:type_name -> corvo.job.v1.Pair
+	60, // 41: corvo.state.v1.Schedule.headers:type_name -> corvo.job.v1.Pair
+	61, // 42: corvo.state.v1.Dependents.settled:type_name -> corvo.job.v1.State
+	62, // 43: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
+	60, // 44: corvo.state.v1.Usage.tags:type_name -> corvo.job.v1.Pair
+	8,  // 45: corvo.state.v1.Usage.phase:type_name -> corvo.state.v1.UsagePhase
+	9,  // 46: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
+	62, // 47: corvo.state.v1.Event.usage:type_name -> corvo.job.v1.Usage
+	57, // 48: corvo.state.v1.Event.score:type_name -> corvo.job.v1.Score
+	46, // 49: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_state_state_proto_init() }
@@ -5673,14 +5741,14 @@ func file_dataplane_state_state_proto_init() {
 	}
 	file_dataplane_state_access_proto_init()
 	file_dataplane_state_audit_proto_init()
-	file_dataplane_state_state_proto_msgTypes[26].OneofWrappers = []any{}
+	file_dataplane_state_state_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_state_state_proto_rawDesc), len(file_dataplane_state_state_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

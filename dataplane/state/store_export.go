@@ -91,9 +91,7 @@ func (b *Rebirth) apply(kv KV) (KV, error) {
 		if err := decode(kv, head); err != nil {
 			return kv, err
 		}
-		head.Incarnation = b.Incarnation[:]
-		head.FeedNextSeq += feedLeap
-		head.FeedFirstSeq, head.FeedTrimmedBytes = head.FeedNextSeq, head.FeedBytes
+		head.begin(b.Incarnation)
 		value, err := head.MarshalVT()
 		return KV{kv.Key, value}, err
 	case kv.Key[0] == prefixInbox:
@@ -113,6 +111,13 @@ func (b *Rebirth) apply(kv KV) (KV, error) {
 		return KV{kv.Key, value}, err
 	}
 	return kv, nil
+}
+
+// begin makes the head the first one of a history that continues from the head's position.
+func (h *Head) begin(incarnation entry.Incarnation) {
+	h.Incarnation = incarnation[:]
+	h.FeedNextSeq += feedLeap
+	h.FeedFirstSeq, h.FeedTrimmedBytes = h.FeedNextSeq, h.FeedBytes
 }
 
 // importBytes is the size of Import's write batches.

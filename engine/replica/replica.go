@@ -136,7 +136,20 @@ type Replica struct {
 
 // Open compares machine and log, refuses to start if they do not fit together (with an *api.Error UNHEALTHY
 // that gives the reason and the remedy), and starts raft.
-func Open(c Config) (_ *Replica, err error) {
+func Open(c Config) (*Replica, error) {
+	r, err := prepare(&c)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.start(c); err != nil {
+		return nil, errors.Join(err, c.Log.Close(), r.closeTransport())
+	}
+	return r, nil
+}
+
+// prepare sets the defaults of c and returns a replica that has read the end of its log. After an error it has closed
+// the log and the transport.
+func prepare(c *Config) (_ *Replica, err error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -188,9 +201,6 @@ func Open(c Config) (_ *Replica, err error) {
 	}
 	r.journal.last.Store(r.replayed)
 	r.snapshots = newSnapshots(c.Dir, c.Machine, r.identity, r.fail, c.Logger)
-	if err := r.start(c); err != nil {
-		return nil, err
-	}
 	return r, nil
 }
 
