@@ -192,13 +192,14 @@ type host struct {
 	credential string
 
 	mu    sync.Mutex
-	docs  map[string]wire.Doc // the newest, by namespace
-	sick  string              // the reason why it opens nothing; "" = it opens namespaces
-	deaf  bool                // it ignores its documents
-	room  *wire.Capacity      // nil = it reports none
-	owes  *billing.Frame      // the last usage of a namespace, until the control plane has answered it
-	owed  string              // the reason why owes is not delivered
-	wrong []string            // errors: documents that it must not receive
+	docs  map[string]wire.Doc   // the newest placements, by namespace
+	keys  map[string][]wire.Key // of the newest documents of the other kinds, by kind and subject
+	sick  string                // the reason why it opens nothing; "" = it opens namespaces
+	deaf  bool                  // it ignores its documents
+	room  *wire.Capacity        // nil = it reports none
+	owes  *billing.Frame        // the last usage of a namespace, until the control plane has answered it
+	owed  string                // the reason why owes is not delivered
+	wrong []string              // errors: documents that it must not receive
 	// histories are the incarnations of the groups that it has founded, by namespace.
 	histories map[string][]entry.Incarnation
 
@@ -229,7 +230,7 @@ func (p *plane) runHost(name string, kind keyring.Kind, credential string) *host
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	h := &host{t: p.t, member: m, credential: credential, store: join.Store, docs: map[string]wire.Doc{}, histories: map[string][]entry.Incarnation{}, kick: make(chan struct{}, 1)}
+	h := &host{t: p.t, member: m, credential: credential, store: join.Store, docs: map[string]wire.Doc{}, keys: map[string][]wire.Key{}, histories: map[string][]entry.Incarnation{}, kick: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	p.t.Cleanup(func() {
@@ -263,10 +264,19 @@ func newStoreID(t testing.TB) string {
 func (h *host) take(d wire.Doc, kind keyring.Kind) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if kind == keyring.Host && h.memberOf(d) == nil && len(d.Keys) > 0 {
+	if d.Kind != wire.KindPlacement {
+		h.keys[d.Kind+" "+cmp.Or(d.Namespace, d.Org)] = d.Keys
+		return
+	}
+	_, keys := h.keys[wire.KindKeys+" "+d.Namespace]
+	_, known := h.docs[d.Namespace]
+	if kind == keyring.Host && h.memberOf(d) == nil && keys && !known {
 		h.wrong = append(h.wrong, "host "+h.member.ID()+" was sent the keys of "+d.Namespace)
 	}
 	h.docs[d.Namespace] = d
+	if d.Desired != wire.Open {
+		delete(h.keys, wire.KindKeys+" "+d.Namespace)
+	}
 	h.nudge()
 }
 
@@ -385,15 +395,19 @@ func (h *host) doc(namespace string) (wire.Doc, bool) {
 	return d, ok
 }
 
-// has reports whether the newest document of a namespace holds a key.
+// shown returns the keys in the newest document of a kind.
+func (h *host) shown(kind, id string) []wire.Key {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.keys[kind+" "+id]
+}
+
+// has reports whether the newest keys of a namespace or tokens of its organisation hold a key.
 func (h *host) has(namespace, key string) bool {
-	d, _ := h.doc(namespace)
-	for _, k := range d.Keys {
-		if k.ID == key {
-			return true
-		}
-	}
-	return false
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := slices.Concat(h.keys[wire.KindKeys+" "+namespace], h.keys[wire.KindTokens+" "+h.docs[namespace].Org])
+	return slices.ContainsFunc(all, func(k wire.Key) bool { return k.ID == key })
 }
 
 func newCredential(t testing.TB, kind keyring.Kind) string {

@@ -42,9 +42,9 @@ func TestANamespacesLife(t *testing.T) {
 	until(t, "the gateway hears that the namespace is ready", func() bool { d, _ := g.doc(ns.ID); return d.Ready })
 	d, _ := g.doc(ns.ID)
 	want := wire.Doc{
-		Number: d.Number, Namespace: ns.ID, Name: "orders", Org: org.ID, Generation: ns.Generation, Desired: wire.Open,
+		Number: d.Number, Format: wire.DocFormat, Kind: wire.KindPlacement, Namespace: ns.ID, Name: "orders", Org: org.ID, Generation: ns.Generation, Desired: wire.Open,
 		Incarnations: d.Incarnations, Epoch: 1, Members: []wire.GroupMember{{Store: h.store, Host: h.member.ID(), URL: "http://h1.test", Role: wire.Join}},
-		Configurations: []uint64{1}, Ready: true, Keys: d.Keys,
+		Configurations: []uint64{1}, Ready: true,
 	}
 	if len(d.Incarnations) != 1 || d.Incarnations[0] == (entry.Incarnation{}) {
 		t.Errorf("the gateway's document has the incarnations %v", d.Incarnations)
@@ -52,8 +52,8 @@ func TestANamespacesLife(t *testing.T) {
 	if diff := cmp.Diff(want, d, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the gateway's document (-want +got):\n%s", diff)
 	}
-	if len(d.Keys) != 1 {
-		t.Errorf("the gateway's document has the keys %+v", d.Keys)
+	if tokens := g.shown(wire.KindTokens, org.ID); len(tokens) != 1 {
+		t.Errorf("the gateway's document has the tokens %+v", tokens)
 	}
 	hosts, err := p.cloud(p.operator).Hosts(ctx)
 	if err != nil || len(hosts) != 2 {
@@ -78,7 +78,10 @@ func TestANamespacesLife(t *testing.T) {
 	if _, err := c.Namespace(ctx, "orders"); !errors.Is(err, &api.Error{Code: api.NotFound}) {
 		t.Errorf("a deleted namespace: %v", err)
 	}
-	until(t, "the gateway hears that the namespace is gone", func() bool { d, _ := g.doc(ns.ID); return d.Desired == wire.Absent && len(d.Keys) == 0 })
+	until(t, "the gateway hears that the namespace is gone", func() bool {
+		d, _ := g.doc(ns.ID)
+		return d.Desired == wire.Absent && g.shown(wire.KindKeys, ns.ID) == nil
+	})
 	// Another namespace may take the name.
 	if again := p.namespace(c, "acme", "orders"); again.ID == ns.ID {
 		t.Error("a new namespace has the id of a deleted one")

@@ -43,7 +43,7 @@ func TestHostServesWhatItIsTold(t *testing.T) {
 	c.want(200, "GET", "/api/v1/jobs/"+id, text, "")
 	c.want(404, "GET", "/api/v1/jobs/"+id, other, "")
 	c.want(200, "GET", "/api/v1/jobs/"+id, token, "", "Corvo-Namespace: name-of-ns_a")
-	c.want(401, "GET", "/api/v1/jobs/"+id, token, "", "Corvo-Namespace: ns_b") // its document has no such token
+	c.want(404, "GET", "/api/v1/jobs/"+id, token, "", "Corvo-Namespace: ns_b") // the token is the organisation's
 	c.want(403, "GET", "/api/v1/jobs/"+id, other, "", "Corvo-Namespace: ns_a")
 	unknown, _ := c.key(keyring.Namespace)
 	for what, a := range map[string]said{

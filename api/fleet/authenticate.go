@@ -102,7 +102,7 @@ func (m *Member) ask(directory *Directory, credential, hint string, good func(Do
 }
 
 // mayBeNew reports whether a document with the credential's key may be on its way: the credential has the
-// valid form of a key or token of a tenant, no document contains its key, and unknownKeys does not exclude
+// valid form of a key or token of a tenant, the documents do not make its key usable, and unknownKeys does not exclude
 // it.
 func (dir *Directory) mayBeNew(credential string, now time.Time) bool {
 	kind, id, ok := keyring.Parse(credential)
@@ -111,7 +111,7 @@ func (dir *Directory) mayBeNew(credential string, now time.Time) bool {
 	}
 	dir.mu.RLock()
 	defer dir.mu.RUnlock()
-	return dir.keys[id] == nil && !now.Before(dir.unknownKeys[id])
+	return dir.usable(kind, id) == nil && !now.Before(dir.unknownKeys[id])
 }
 
 // rememberUnknown adds the key of a credential to unknownKeys.
@@ -123,16 +123,6 @@ func (dir *Directory) rememberUnknown(credential string, now time.Time) {
 	dir.mu.Lock()
 	defer dir.mu.Unlock()
 	dir.addUnknown(id, now.Add(UnknownKeyTTL))
-}
-
-// rememberRevoked adds to unknownKeys the keys of a replaced entry that are in no entry any more, so that
-// requests with them are refused without a wait. The caller holds the lock.
-func (dir *Directory) rememberRevoked(old *indexed) {
-	for id := range old.keys {
-		if dir.keys[id] == nil {
-			dir.addUnknown(id, time.Now().Add(UnknownKeyTTL))
-		}
-	}
 }
 
 // addUnknown adds an id to unknownKeys. The caller holds the lock.

@@ -23,8 +23,8 @@ const CatalogueSlackBytes = 1 << 20
 // catalogueFormat is the version of the file.
 const catalogueFormat = 1
 
-// Catalogue stores the newest document of each namespace on disk, with the trusted keys, so that a host or
-// gateway that starts while the control plane is down can serve.
+// Catalogue stores the newest documents of each namespace and organisation on disk, with the trusted keys, so that a
+// host or gateway that starts while the control plane is down can serve.
 //
 // Each line of the file is a CRC-32C in hex, a space and a JSON record. The file only grows at its end until
 // it is replaced as a whole. OpenCatalogue cuts off a torn last line, because it was never acknowledged, and
@@ -40,12 +40,27 @@ type Catalogue struct {
 	size    int      // bytes of the file
 	number  int64
 	trusted token.Set
-	lines   map[string]record // by namespace
-	live    int               // bytes of the encoded lines
+	lines   map[subject]record
+	open    map[string]int // number of the open namespaces in lines, by organisation
+	live    int            // bytes of the encoded lines
+}
+
+// subject is what a document is about: one kind of a namespace or an organisation.
+type subject struct{ kind, id string }
+
+// subject returns the subject of a document. A document of an earlier version is replaced by a placement.
+func (d *Doc) subject() subject {
+	switch {
+	case d.IsPlacement():
+		return subject{KindPlacement, d.Namespace}
+	case d.Kind == KindTokens:
+		return subject{d.Kind, d.Org}
+	}
+	return subject{d.Kind, d.Namespace}
 }
 
 // record is one line of the file. The first record has Format. Each other record has a document, or keys,
-// or the id of a namespace to forget.
+// or the subject of documents to forget.
 type record struct {
 	Format    int             `json:"format,omitempty"`
 	Number    int64           `json:"number"`
@@ -54,7 +69,8 @@ type record struct {
 	Signature string          `json:"signature,omitempty"`
 	Signer    json.RawMessage `json:"signer,omitempty"`  // key set with the key that signed Doc; it may be retired by now
 	Adopted   bool            `json:"adopted,omitempty"` // Doc came from another host, so that Number does not count it
-	Forget    string          `json:"forget,omitempty"`
+	Forget    string          `json:"forget,omitempty"`  // id of a namespace, or of an organisation if Kind is KindTokens
+	Kind      string          `json:"kind,omitempty"`    // to forget; "" = the placement and the keys of a namespace
 
 	doc   Doc
 	bytes int // of the line
@@ -65,7 +81,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // OpenCatalogue opens or creates the file, in a directory that exists, and returns its documents in the
 // order of their numbers. It refuses a file with a document that does not match its signature.
 func OpenCatalogue(path string) (*Catalogue, []Doc, error) {
-	c := &Catalogue{path: path, lines: map[string]record{}}
+	c := &Catalogue{path: path, lines: map[subject]record{}, open: map[string]int{}}
 	text, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -133,14 +149,15 @@ func (r record) verify() error {
 		err = set.VerifyDocument(r.Doc, r.Signature)
 	}
 	if err != nil {
-		return fmt.Errorf("document %d of namespace %s was not signed as it stands: %w; delete the file while the control plane can be reached, and it is fetched again", r.Number, r.doc.Namespace, err)
+		return fmt.Errorf("document %d (%s of %s) was not signed as it stands: %w; delete the file while the control plane can be reached, and it is fetched again",
+			r.Number, r.doc.subject().kind, r.doc.subject().id, err)
 	}
 	return nil
 }
 
 // Put stores messages durably before it returns, with one sync. It fits Follow.Keep. Keys must come before the
 // documents that they sign, because Put refuses a document that no trusted key signed. Known keys change nothing, nor
-// does a document that is not newer than the stored one of its namespace. After a refusal the messages before the
+// does a document that is not newer than the stored one of its kind and subject. After a refusal the messages before the
 // refused one are stored. After a crash the file may have only the first of the messages, and Number is that of the
 // last one in the file.
 func (c *Catalogue) Put(messages ...Message) error {
@@ -170,17 +187,26 @@ func (c *Catalogue) Adopt(m Message) error {
 	})
 }
 
-// Message returns the stored document of a namespace as the control plane signed it, or false if there is none.
-func (c *Catalogue) Message(namespace string) (Message, bool) {
+// Messages returns the stored documents that a store of a namespace needs, as the control plane signed them: the tokens of
+// its organisation and its keys, if they are stored, and then its placement. It returns nil if there is no placement.
+func (c *Catalogue) Messages(namespace string) (all []Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r, ok := c.lines[namespace]
-	return Message{Number: r.Number, Doc: r.Doc, Signature: r.Signature}, ok
+	placement, ok := c.lines[subject{KindPlacement, namespace}]
+	if !ok {
+		return nil
+	}
+	for _, s := range []subject{{KindTokens, placement.doc.Org}, {KindKeys, namespace}, {KindPlacement, namespace}} {
+		if r, ok := c.lines[s]; ok {
+			all = append(all, Message{Number: r.Number, Doc: r.Doc, Signature: r.Signature})
+		}
+	}
+	return all
 }
 
 // Buffer takes a message like Put, but the next Flush writes it. A gateway follows every namespace, and a
 // sync for each document would delay its start by minutes. Of an absent namespace Buffer stores only the
-// number. It ignores a document whose number is not above Number, because the document may be an old one of
+// number. It ignores a placement whose number is not above Number, because the placement may be an old one of
 // such a namespace.
 func (c *Catalogue) Buffer(m Message) error {
 	c.mu.Lock()
@@ -214,7 +240,7 @@ func (c *Catalogue) put(m Message, keep func(record) error) error {
 	if err != nil {
 		return err
 	}
-	if old, ok := c.lines[d.Namespace]; ok && old.Number >= d.Number {
+	if old, ok := c.lines[d.subject()]; ok && old.Number >= d.Number {
 		return nil
 	}
 	signer := c.trusted.Only(token.Signer(m.Signature))
@@ -233,11 +259,12 @@ func (c *Catalogue) putKeys(jwks []byte, keep func(record) error) error {
 	return nil
 }
 
-// Forget durably removes the document of a namespace. Number still counts that document.
+// Forget durably removes the placement and the keys of a namespace, and the tokens of an organisation without another
+// open namespace. Number still counts the documents.
 func (c *Catalogue) Forget(namespace string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.lines[namespace]; !ok {
+	if _, ok := c.lines[subject{KindPlacement, namespace}]; !ok {
 		return nil
 	}
 	return c.append(record{Number: c.number, Forget: namespace})
@@ -279,10 +306,11 @@ func (c *Catalogue) buffer(r record) error {
 	if err != nil {
 		return err
 	}
-	if len(r.Doc) > 0 && r.Number <= c.number {
+	switch {
+	case len(r.Doc) == 0 || !r.doc.IsPlacement():
+	case r.Number <= c.number:
 		return nil // a later record may have removed its namespace
-	}
-	if r.doc.Desired == Absent {
+	case r.doc.Desired == Absent:
 		return c.stage(record{Number: r.Number, Forget: r.doc.Namespace})
 	}
 	return c.stageLine(line, r)
@@ -297,11 +325,35 @@ func (c *Catalogue) stage(r record) error {
 	return c.stageLine(line, r)
 }
 
+// stageLine stages an encoded record. With the placement of a namespace that is not to be open go its keys, and with the
+// last open namespace of an organisation go its tokens, as in Directory.Put. The caller holds the lock.
 func (c *Catalogue) stageLine(line []byte, r record) error {
+	namespace := r.Forget
+	if len(r.Doc) > 0 && r.doc.IsPlacement() {
+		namespace = r.doc.Namespace
+	}
+	before := c.lines[subject{KindPlacement, namespace}].doc
 	if !c.failed { // otherwise flush rewrites the whole file
 		c.pending = append(c.pending, line...)
 	}
-	return c.apply(r)
+	if err := c.apply(r); err != nil || namespace == "" || r.Kind != "" {
+		return err
+	}
+	if c.lines[subject{KindPlacement, namespace}].doc.Desired == Open {
+		return nil
+	}
+	if err := c.stageForget(subject{KindKeys, namespace}); err != nil || before.Desired != Open || c.open[before.Org] > 0 {
+		return err
+	}
+	return c.stageForget(subject{KindTokens, before.Org})
+}
+
+// stageForget stages the removal of a document, if it is stored. The caller holds the lock.
+func (c *Catalogue) stageForget(s subject) error {
+	if _, ok := c.lines[s]; !ok {
+		return nil
+	}
+	return c.stage(record{Number: c.number, Forget: s.id, Kind: s.kind})
 }
 
 // flush appends the staged lines and syncs the file, or rewrites it if too much of it is outdated or an append failed.
@@ -343,9 +395,6 @@ func (c *Catalogue) apply(r record) error {
 	if !r.Adopted {
 		c.number = max(c.number, r.Number)
 	}
-	if old, ok := c.lines[r.doc.Namespace]; ok && len(r.Doc) > 0 && old.Number >= r.Number {
-		return nil // the namespace has a newer document, whatever the order of the lines
-	}
 	if len(r.JWKS) > 0 {
 		set, err := token.ParseSet(r.JWKS)
 		if err != nil {
@@ -353,17 +402,40 @@ func (c *Catalogue) apply(r record) error {
 		}
 		c.trusted = set
 	}
-	gone := r.Forget
-	if len(r.Doc) > 0 {
-		gone = r.doc.Namespace
-	}
-	c.live -= c.lines[gone].bytes
-	delete(c.lines, gone)
-	if len(r.Doc) > 0 {
-		c.lines[gone] = r
+	switch {
+	case len(r.Doc) > 0:
+		s := r.doc.subject()
+		if old, ok := c.lines[s]; ok && old.Number >= r.Number {
+			return nil // there is a newer document, whatever the order of the lines
+		}
+		c.drop(s)
+		c.lines[s] = r
 		c.live += r.bytes
+		if r.doc.Desired == Open {
+			c.open[r.doc.Org]++
+		}
+	case r.Forget != "" && r.Kind != "":
+		c.drop(subject{r.Kind, r.Forget})
+	case r.Forget != "":
+		c.drop(subject{KindPlacement, r.Forget})
+		c.drop(subject{KindKeys, r.Forget})
 	}
 	return nil
+}
+
+// drop removes the document of a subject, if there is one.
+func (c *Catalogue) drop(s subject) {
+	old, ok := c.lines[s]
+	if !ok {
+		return
+	}
+	delete(c.lines, s)
+	c.live -= old.bytes
+	if old.doc.Desired == Open {
+		if c.open[old.doc.Org]--; c.open[old.doc.Org] == 0 {
+			delete(c.open, old.doc.Org)
+		}
+	}
 }
 
 // rewrite replaces the file by the current records. The caller holds the lock.

@@ -3,6 +3,8 @@ package fleet
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,6 +62,15 @@ func put(t testing.TB, c *Catalogue, messages ...Message) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// placementOf returns the last of the stored documents that a store of a namespace needs.
+func placementOf(c *Catalogue, namespace string) (Message, bool) {
+	all := c.Messages(namespace)
+	if len(all) == 0 {
+		return Message{}, false
+	}
+	return all[len(all)-1], true
 }
 
 func namespaces(docs []Doc) (all []string) {
@@ -126,16 +137,16 @@ func TestCatalogueAdopts(t *testing.T) {
 		t.Errorf("a document and a key of another control plane: %v, %d keys are trusted", err, c.Trusted().Len())
 	}
 	for range 2 {
-		if m, ok := c.Message("n1"); !ok || c.Number() != 1 || m.Number != 9 || !bytes.Equal(m.Doc, adopted.Doc) || m.Signature != adopted.Signature {
+		if m, ok := placementOf(c, "n1"); !ok || c.Number() != 1 || m.Number != 9 || !bytes.Equal(m.Doc, adopted.Doc) || m.Signature != adopted.Signature {
 			t.Errorf("document %d after document %d of the stream: %s", m.Number, c.Number(), m.Doc)
 		}
 		c, _ = openCatalogue(t, path)
 	}
 	put(t, c, docMessage(t, ours, docOf(5, "n2", "two")), docMessage(t, ours, docOf(8, "n1", "eight")))
-	if m, _ := c.Message("n1"); m.Number != 9 || c.Number() != 5 {
+	if m, _ := placementOf(c, "n1"); m.Number != 9 || c.Number() != 5 {
 		t.Errorf("the stream's older document: %d after %d", m.Number, c.Number())
 	}
-	if _, ok := c.Message("n3"); ok {
+	if _, ok := placementOf(c, "n3"); ok {
 		t.Error("there is a document of an unknown namespace")
 	}
 }
@@ -318,7 +329,7 @@ func TestCatalogueKeepsABatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for cut, want := range map[int][]string{0: {"n1", "n2", "n3"}, 1: {"n1", "n2"}, c.lines["n3"].bytes + 1: {"n1"}} {
+	for cut, want := range map[int][]string{0: {"n1", "n2", "n3"}, 1: {"n1", "n2"}, c.lines[subject{KindPlacement, "n3"}].bytes + 1: {"n1"}} {
 		torn := filepath.Join(t.TempDir(), "catalogue")
 		if err := os.WriteFile(torn, text[:len(text)-cut], 0o600); err != nil {
 			t.Fatal(err)
@@ -393,6 +404,61 @@ func TestCatalogueBuffers(t *testing.T) {
 	}
 	note(docMessage(t, k, docOf(6, "n6", "six")))
 	flush("n2", "n5", "n6")
+}
+
+// TestCatalogueForgetsKeys checks that the keys of a namespace that is not to be open are removed, and the tokens of an
+// organisation with its last open namespace, whether documents are put or buffered; and that older ones may come again.
+func TestCatalogueForgetsKeys(t *testing.T) {
+	t.Parallel()
+	k := signingKey(t, 1)
+	placement := func(number int64, namespace, desired string) Doc {
+		d := docOf(number, namespace, namespace)
+		d.Kind, d.Desired = KindPlacement, desired
+		return d
+	}
+	for name, keep := range map[string]func(*Catalogue, Message) error{
+		"put": func(c *Catalogue, m Message) error { return c.Put(m) },
+		"buffered": func(c *Catalogue, m Message) error {
+			err := c.Buffer(m)
+			_, flushed := c.Flush()
+			return errors.Join(err, flushed)
+		},
+	} {
+		path := filepath.Join(t.TempDir(), "catalogue")
+		c, _ := openCatalogue(t, path)
+		step := func(want string, docs ...Doc) {
+			t.Helper()
+			for _, d := range docs {
+				if err := keep(c, docMessage(t, k, d)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rewritten := errors.Join(c.rewrite(), c.Close())
+			if rewritten != nil {
+				t.Fatal(rewritten)
+			}
+			var all []Doc
+			c, all = openCatalogue(t, path)
+			var got []string
+			for _, d := range all {
+				if d.Desired == Open || !d.IsPlacement() {
+					got = append(got, fmt.Sprint(d.Kind, " ", d.subject().id, " ", d.Number))
+				}
+			}
+			if strings.Join(got, ", ") != want {
+				t.Errorf("%s: %v, want %s", name, got, want)
+			}
+		}
+		put(t, c, keysMessage(k))
+		tokens, keys := Doc{Number: 1, Kind: KindTokens, Org: "o"}, Doc{Number: 2, Kind: KindKeys, Org: "o", Namespace: "n1"}
+		step("tokens o 1, keys n1 2, placement n1 3, placement n2 4", tokens, keys, placement(3, "n1", Open), placement(4, "n2", Open))
+		step("tokens o 1, placement n2 4", placement(5, "n1", Leave))
+		step("", placement(6, "n2", Absent))
+		step("tokens o 1, keys n1 2, placement n1 7", tokens, keys, placement(7, "n1", Open))
+		if c.Number() != 7 {
+			t.Errorf("%s: number %d", name, c.Number())
+		}
+	}
 }
 
 // TestCatalogueTakesTheNewest checks that the newest document of a namespace counts, whatever the order

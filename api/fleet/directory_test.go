@@ -56,7 +56,9 @@ func TestAuthenticateWithCustomRoles(t *testing.T) {
 	}
 	dir := NewDirectory()
 	dir.Put(d)
-	dir.Put(Doc{Number: 2, Namespace: "n2", Name: "two", Org: "o", Desired: Open, Roles: []Role{{Name: "nobody", Permissions: []string{"job.read"}}}})
+	two := docOf(2, "n2", "two", token)
+	two.Roles = []Role{{Name: "nobody", Permissions: []string{"job.read"}}}
+	dir.Put(two)
 	for _, c := range []struct {
 		name, text, hint string
 		may              []tenancy.Permission
@@ -208,8 +210,8 @@ func TestDirectoryForgets(t *testing.T) {
 		t.Error("a token that this namespace does not name enters it")
 	}
 	dir.Put(docOf(12, "n3", "uno"))
-	if code(dir, token, "n9") != api.Unauthorized || len(dir.keys) != 0 {
-		t.Errorf("a token that no document names is known; %d keys are kept", len(dir.keys))
+	if code(dir, token, "n9") != api.Unauthorized || len(dir.owners) != 0 {
+		t.Errorf("a token that no document names is known; %d keys are kept", len(dir.owners))
 	}
 	var ids []string
 	for _, d := range dir.Docs() {
@@ -235,44 +237,73 @@ func TestDirectoryForgets(t *testing.T) {
 	}
 }
 
-// TestDirectoryAgreesWithItsDefinition puts documents in any order and compares with a search through the
-// newest document of each namespace.
+// TestDirectoryAgreesWithItsDefinition puts documents in any order and compares with a model: the newest document of each
+// kind and subject, without the keys of namespaces that are not open and the tokens of organisations that closed their last.
 func TestDirectoryAgreesWithItsDefinition(t *testing.T) {
 	t.Parallel()
 	var pairs []pair
-	for i := range 6 {
+	for i := range 8 {
 		pairs = append(pairs, newPair(t, []keyring.Kind{keyring.Namespace, keyring.Org}[i%2]))
 	}
+	orgs := []string{"o0", "o0", "o1"} // of the namespaces; key 2n is of namespace n, tokens 1, 3 of o0, tokens 5, 7 of o1
 	rapid.Check(t, func(t *rapid.T) {
 		dir := NewDirectory()
-		newest := map[string]Doc{}
-		for range rapid.IntRange(1, 20).Draw(t, "documents") {
-			n := rapid.IntRange(0, 2).Draw(t, "namespace")
-			d := docOf(rapid.Int64Range(1, 30).Draw(t, "number"), fmt.Sprintf("n%d", n), fmt.Sprintf("name%d", n))
-			for i, p := range pairs {
-				// A key belongs to one namespace, a token to any.
-				if (i%2 == 1 || i/2 == n) && rapid.Bool().Draw(t, "key") {
-					d.Keys = append(d.Keys, p.key)
+		newest := map[subject]Doc{}
+		opened := func(org string) (n int) {
+			for i, of := range orgs {
+				if of == org && newest[subject{KindPlacement, fmt.Sprint("n", i)}].Desired == Open {
+					n++
 				}
 			}
-			if rapid.IntRange(0, 3).Draw(t, "gone") == 0 {
-				d.Desired, d.Keys = Absent, nil
+			return n
+		}
+		some := func(from ...int) (keys []Key) {
+			for _, i := range from {
+				if rapid.Bool().Draw(t, "key") {
+					keys = append(keys, pairs[i].key)
+				}
 			}
-			old, had := newest[d.Namespace]
-			if took, want := dir.Put(d), !had || d.Number > old.Number; took != want {
+			return keys
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "documents") {
+			n := rapid.IntRange(0, 2).Draw(t, "namespace")
+			d := Doc{Number: rapid.Int64Range(1, 30).Draw(t, "number"), Namespace: fmt.Sprint("n", n), Org: orgs[n]}
+			switch d.Kind = rapid.SampledFrom([]string{KindPlacement, KindKeys, KindTokens}).Draw(t, "kind"); d.Kind {
+			case KindPlacement:
+				d.Name, d.Desired = fmt.Sprint("name", n), rapid.SampledFrom([]string{Open, Open, Absent, Leave}).Draw(t, "desired")
+			case KindKeys:
+				d.Keys = some(2 * n)
+			case KindTokens:
+				d.Namespace = ""
+				d.Keys = some(n/2*4+1, n/2*4+3)
+			}
+			old, had := newest[d.subject()]
+			before := opened(d.Org)
+			took, want := dir.Put(d), !had || d.Number > old.Number
+			if took != want {
 				t.Fatalf("Put says %v, want %v", took, want)
-			} else if took {
-				newest[d.Namespace] = d
+			}
+			if !took {
+				continue
+			}
+			newest[d.subject()] = d
+			if d.Kind == KindPlacement && d.Desired != Open {
+				delete(newest, subject{KindKeys, d.Namespace})
+				if before > 0 && opened(d.Org) == 0 {
+					delete(newest, subject{KindTokens, d.Org})
+				}
 			}
 		}
 		for i, p := range pairs {
-			for n := range 3 {
-				hint := fmt.Sprintf("name%d", n)
-				d := newest[fmt.Sprintf("n%d", n)]
-				holds := slices.ContainsFunc(d.Keys, func(k Key) bool { return k.ID == p.key.ID })
-				_, _, err := dir.Authenticate(p.text, hint, noon)
-				if (err == nil) != holds {
-					t.Fatalf("key %d with %s: %v; its document names it: %v", i, hint, err, holds)
+			for n, org := range orgs {
+				id := fmt.Sprint("n", n)
+				from := newest[subject{KindTokens, org}].Keys
+				if i%2 == 0 {
+					from = newest[subject{KindKeys, id}].Keys
+				}
+				holds := newest[subject{KindPlacement, id}].Desired == Open && slices.ContainsFunc(from, func(k Key) bool { return k.ID == p.key.ID })
+				if _, _, err := dir.Authenticate(p.text, fmt.Sprint("name", n), noon); (err == nil) != holds {
+					t.Fatalf("key %d with %s: %v; the documents name it: %v", i, id, err, holds)
 				}
 			}
 		}

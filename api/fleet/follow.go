@@ -33,8 +33,9 @@ type Follow struct {
 	// and after each change of the keys. After an error the stream starts again, so that the messages come
 	// again.
 	Keep func(...Message) error
-	// OnDoc handles a document with a higher number than all before it. After an error the stream starts
-	// again after the last handled document, so that Keep and OnDoc get the failed one again.
+	// OnDoc handles a document. A placement has a higher number than all documents before it; keys and tokens may be
+	// older than those that the follower has. After an error the stream starts again after the last handled document, so
+	// that Keep and OnDoc get the failed one again.
 	OnDoc func(Doc) error
 	// OnNumber gets the number of each heartbeat. All documents up to that number have been handled.
 	OnNumber func(int64)
@@ -255,9 +256,10 @@ func (s *stream) add(ctx context.Context, b *batch, msg Message) error {
 	}
 	at := s.Number()
 	if len(b.docs) > 0 {
-		at = b.docs[len(b.docs)-1].Number
+		at = max(at, b.docs[len(b.docs)-1].Number)
 	}
-	if d.Number <= at {
+	// Older keys and tokens may come before a placement that needs them: see Message.Number.
+	if d.IsPlacement() && d.Number <= at {
 		return nil // the member has handled it before, in this run or before it (Follow.After)
 	}
 	msg.JWKS = nil // keepKeys has stored them
@@ -280,7 +282,7 @@ func (s *stream) handle(b *batch) error {
 	for _, d := range docs {
 		if s.OnDoc != nil {
 			if err := s.OnDoc(d); err != nil {
-				return fmt.Errorf("document %d of namespace %s: %w", d.Number, d.Namespace, err)
+				return fmt.Errorf("document %d (%s of %s): %w", d.Number, d.subject().kind, d.subject().id, err)
 			}
 		}
 		s.advance(d.Number)
@@ -297,8 +299,12 @@ func (m Message) document() (Doc, error) {
 	if err := d.UnmarshalJSON(m.Doc); err != nil {
 		return Doc{}, fmt.Errorf("document %d does not read: %w", m.Number, err)
 	}
-	if d.Number != m.Number || d.Number <= 0 || d.Namespace == "" {
-		return Doc{}, fmt.Errorf("document %d says of itself that it is number %d of namespace %q", m.Number, d.Number, d.Namespace)
+	switch {
+	case d.Format > DocFormat:
+		return Doc{}, fmt.Errorf("document %d has format %d and this version reads at most %d: upgrade it", m.Number, d.Format, DocFormat)
+	case d.Number != m.Number || d.Number <= 0 || d.subject().id == "":
+		return Doc{}, fmt.Errorf("document %d says of itself that it is number %d of kind %q, of namespace %q and organisation %q",
+			m.Number, d.Number, d.Kind, d.Namespace, d.Org)
 	}
 	return d, nil
 }

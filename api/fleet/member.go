@@ -32,7 +32,7 @@ type MemberConfig struct {
 	// present one is away or reaches no leader.
 	ControlPlane string
 	Credential   string      // of a host or gateway; sent only to JoinPath
-	Join         JoinRequest // the member sets Run and CSR
+	Join         JoinRequest // the member sets Run, CSR and Format
 	// Trusted are the keys to trust until the control plane has sent its keys: those of a Catalogue, or none.
 	Trusted token.Set
 	// Certificate holds the member's certificate for TLS to the control plane. Each join renews it if that is
@@ -228,7 +228,7 @@ func (m *Member) join(ctx context.Context) (renew time.Duration, err error) {
 	defer cancel()
 	var a JoinAnswer
 	request := m.config.Join
-	request.Run = m.session.Load().run
+	request.Run, request.Format = m.session.Load().run, DocFormat
 	before, err := m.askForCertificate(&request)
 	if err != nil {
 		return 0, err

@@ -70,6 +70,9 @@ type JoinRequest struct {
 	// are absent if the member has no certificate yet, and if it uses none.
 	Roots  []string `json:"roots,omitempty"`
 	Issuer string   `json:"issuer,omitempty"`
+	// Format is the highest format of documents that the member reads, DocFormat of its version. The control plane refuses
+	// a member that cannot read all of its documents.
+	Format int `json:"format"`
 }
 
 // JoinAnswer has a service token. A gateway gets two, because a host that receives a gateway's HostToken must
@@ -91,7 +94,10 @@ type JoinAnswer struct {
 // change up to N. A message without Doc and Signature is a heartbeat. The control plane sends one only
 // when no document is left to send, so that a heartbeat proves that the follower has every document.
 type Message struct {
-	Number    int64           `json:"number"` // Doc's own, if there is a Doc
+	// Number is Doc's own, if there is a Doc. Documents come in the order of their numbers, but for one case: before the
+	// placement of a namespace come its keys and its organisation's tokens, although they are older, because the follower
+	// may not have them.
+	Number    int64           `json:"number"`
 	Doc       json.RawMessage `json:"doc,omitempty"`
 	Signature string          `json:"signature,omitempty"` // token.SignDocument over the bytes of Doc in this line
 	// JWKS comes with the first heartbeat, and with the next one after a change of the keys.
@@ -133,15 +139,38 @@ type GroupMember struct {
 	Role  string `json:"role"`           // Found, Join, Leaving or Recover
 }
 
-// Doc is everything that hosts and gateways must know of a namespace. The newest document replaces all
-// earlier ones of that namespace.
+// DocFormat is the highest format of documents that this version reads. A document in a form that an older follower would
+// misread gets a higher one.
+const DocFormat = 1
+
+// The values of Doc.Kind. Each kind is a document of its own, so that a change of one kind does not send the others again.
+// A further kind, such as the limits of an organisation, has a constant here, fields in Doc, a case in Directory.Put, and a
+// row of the table documents in controlplane/store.
+const (
+	KindPlacement = "placement" // of a namespace: its stores and its state
+	KindKeys      = "keys"      // of a namespace: its keys and custom roles
+	KindTokens    = "tokens"    // of an organisation: its tokens
+)
+
+// Doc is a document: everything of one kind that hosts and gateways must know of a namespace or an organisation. The
+// newest document replaces all earlier ones of its kind and subject. The documents of all kinds have one sequence of
+// numbers, so that a follower's position in the stream is one number.
 type Doc struct {
-	Number     int64  `json:"number"`    // of the change that made it; rises with every change of any namespace
-	Namespace  string `json:"namespace"` // its id
-	Name       string `json:"name"`
-	Org        string `json:"org"`
-	Generation int64  `json:"generation"` // fences placement: a host refuses a generation older than one it has seen
-	Desired    string `json:"desired"`    // Open, Absent or Leave
+	Number int64  `json:"number"`           // of the change that made it; rises with every change of any document
+	Format int    `json:"format,omitempty"` // at most DocFormat; 0 = of an earlier version
+	Kind   string `json:"kind,omitempty"`   // "" = of an earlier version: see document_earlier.go
+	// Epoch is the control plane's; it rises when its state is restored from a backup, because generations may then
+	// repeat.
+	Epoch     int64  `json:"epoch"`
+	Org       string `json:"org"`                 // of the namespace, or the one with the tokens
+	Namespace string `json:"namespace,omitempty"` // its id; "" for tokens
+	// Generation is that of the namespace when the document was made. It fences the placement and the keys: a host refuses
+	// a generation older than that of the placement it has.
+	Generation int64 `json:"generation,omitempty"`
+
+	// The fields of a placement.
+	Name    string `json:"name,omitempty"`
+	Desired string `json:"desired,omitempty"` // Open, Absent or Leave
 	// Incarnations holds, by shard, the incarnations of the namespace's groups. If it is empty, the namespace is of an
 	// earlier version and its host has not reported them yet.
 	Incarnations []entry.Incarnation `json:"incarnations,omitempty"`
@@ -149,9 +178,6 @@ type Doc struct {
 	// Incarnations, which were refounded from one copy, have all members. A host keeps its copy of these groups aside
 	// until then. nil = no group was refounded.
 	Earlier []entry.Incarnation `json:"earlier,omitempty"`
-	// Epoch is the control plane's; it rises when its state is restored from a backup, because generations may then
-	// repeat.
-	Epoch int64 `json:"epoch"`
 	// Members holds the stores with the namespace: those of its list of members, in the order of their placement, and
 	// then those that leave it. If it is empty, the namespace is not placed yet.
 	Members []GroupMember `json:"members,omitempty"`
@@ -159,10 +185,11 @@ type Doc struct {
 	// exactly the list of members of an earlier or this generation; nil = none was reported yet. A store that is in
 	// no Members may delete its copy only if its own log has no later configuration with itself.
 	Configurations []uint64 `json:"configurations,omitempty"`
-	Ready          bool     `json:"ready"`           // it was open once, so that requests may be sent to its members
-	Keys           []Key    `json:"keys"`            // the namespace's keys and its organisation's tokens
-	Roles          []Role   `json:"roles,omitempty"` // the custom roles that keys name
+	Ready          bool     `json:"ready,omitempty"` // it was open once, so that requests may be sent to its members
 	Trace          string   `json:"trace,omitempty"` // traceparent of the operation under way
+
+	Keys  []Key  `json:"keys,omitempty"`  // of the kinds keys and tokens
+	Roles []Role `json:"roles,omitempty"` // of the kind keys: the custom roles that keys name
 }
 
 // Key is the form of a key in a document: without the secret, only with its hash.

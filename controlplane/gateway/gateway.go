@@ -317,6 +317,10 @@ func (g *Gateway) Drain() {
 // take applies a document to future requests and to those under way.
 func (g *Gateway) take(d fleet.Doc) error {
 	g.directory.Put(d)
+	if !d.IsPlacement() {
+		g.inflight.checkOf(d, g.shutOut)
+		return nil
+	}
 	g.first.take(d)
 	if t, ok := g.transport.(*transports); ok {
 		t.take(d)

@@ -119,6 +119,7 @@ func (g *Gateway) findHost(ctx context.Context, t *proxiedRequest, r *http.Reque
 		// Without documents a gateway must not call a credential invalid.
 		return unavailable(err.Error() + "; try again")
 	}
+	before := g.directory.Changes()
 	doc, err := g.admit(ctx, t, r)
 	if err != nil {
 		return err
@@ -138,7 +139,7 @@ func (g *Gateway) findHost(ctx context.Context, t *proxiedRequest, r *http.Reque
 	}
 	// A document that arrived after admit ended only the requests that were under way by then. This request was
 	// not yet one of them, so findHost checks it by the new document.
-	if newest, _ := g.directory.Namespace(doc.Namespace); newest.Number == doc.Number {
+	if g.directory.Changes() == before {
 		return nil
 	}
 	if err := g.shutOut(&t.inflightRequest); err != nil {

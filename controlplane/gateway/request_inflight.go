@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
 )
 
 // inflightRequest is one request that is forwarded to a host.
@@ -109,6 +110,16 @@ func (f *inflight) all() (all []*inflightRequest) {
 		}
 	}
 	return all
+}
+
+// checkOf checks the requests that keys or tokens may concern: those of the namespace of the keys, or all, because a
+// request does not say of which organisation it is.
+func (f *inflight) checkOf(d fleet.Doc, shutOut func(*inflightRequest) error) {
+	if d.Kind == fleet.KindKeys {
+		f.check(d.Namespace, shutOut)
+		return
+	}
+	f.checkAll(shutOut)
 }
 
 func (f *inflight) checkAll(shutOut func(*inflightRequest) error) {

@@ -34,8 +34,10 @@ type stream struct {
 	at    int64           // the follower has seen every document up to this number
 	again bool            // the follower had documents before this stream
 	sent  map[string]bool // namespaces that this stream sent with a member on the follower
-	jwks  string          // the JWKS that was sent last
-	roots *fleetRoots     // likewise
+	// given has the numbers of the keys and tokens that this stream sent and that the follower still has.
+	given map[keysOf]int64
+	jwks  string      // the JWKS that was sent last
+	roots *fleetRoots // likewise
 }
 
 // docs streams documents to a host or gateway until its token expires, its credential is revoked, it is
@@ -76,7 +78,7 @@ func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 	}
 	f := &stream{
 		Server: s, member: m, ctx: r.Context(), out: json.NewEncoder(w), flush: http.NewResponseController(w),
-		at: after, again: after > 0, sent: map[string]bool{},
+		at: after, again: after > 0, sent: map[string]bool{}, given: map[keysOf]int64{},
 	}
 	f.out.SetEscapeHTML(false)
 	// The connection may carry other requests after this one, so the write deadline is removed.
@@ -158,23 +160,62 @@ func (f *stream) catchUp(number int64) error {
 		if err != nil {
 			return err
 		}
+		next := number
 		for _, d := range docs {
-			if mine, ok := f.share(d); ok {
-				if err := f.document(mine); err != nil {
-					return err
-				}
+			newer, err := f.pass(d)
+			if err != nil {
+				return err
 			}
-			f.at = d.Number
+			f.at, next = d.Number, max(next, newer)
 		}
 		if len(docs) < docsPage {
 			f.at = max(f.at, number)
 		}
+		number = next
 	}
 	return nil
 }
 
-// share returns the document as the follower may see it; ok is false if the follower may not see it. A
-// gateway sees every document. A host sees the documents of the namespaces with a member on one of its stores, also if
+// pass sends a document if the follower may see it. The keys and tokens that an open placement needs come before it,
+// because the follower may not have them: it had no member of the namespace or the organisation before, or forgot them with
+// the last one. Those with a number above the placement's come by themselves. Until then the follower lacks them, so pass
+// returns the highest of these numbers, and no heartbeat is sent before that one.
+func (f *stream) pass(d wire.Doc) (newer int64, err error) {
+	if d.Kind != wire.KindPlacement {
+		needed := f.host.Kind == keyring.Gateway
+		if !needed {
+			needed, err = f.store.HostNeeds(f.ctx, f.host.ID, d)
+		}
+		if err != nil || !needed {
+			return 0, err
+		}
+		return 0, f.document(d)
+	}
+	mine, ok := f.share(d)
+	if !ok {
+		return 0, nil
+	}
+	if mine.Desired == wire.Open {
+		needed, err := f.store.KeyDocs(f.ctx, mine.Namespace, mine.Org, func(kind, id string) int64 { return f.given[keysOf{kind, id}] })
+		if err != nil {
+			return 0, err
+		}
+		for _, k := range needed {
+			if k.Number > mine.Number {
+				newer = max(newer, k.Number)
+			} else if err := f.document(k); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return newer, f.document(mine)
+}
+
+// keysOf is the subject of a document of keys or tokens: its kind, and the id of the namespace or organisation.
+type keysOf struct{ kind, id string }
+
+// share returns the placement as the follower may see it; ok is false if the follower may not see it. A
+// gateway sees every placement. A host sees the placements of the namespaces with a member on one of its stores, also if
 // that member is leaving. If a namespace had a member on the host and has none there now, the host receives a reduced
 // document that says leave, or absent if the namespace is being deleted. share returns that document if this stream sent
 // the namespace before. If only an earlier stream may have sent it, there are two conditions: the generation is above 1,
@@ -204,15 +245,24 @@ func (f *stream) share(d wire.Doc) (_ wire.Doc, ok bool) {
 			desired = wire.Absent
 		}
 		return wire.Doc{
-			Number: d.Number, Namespace: d.Namespace, Generation: d.Generation, Desired: desired, Incarnations: d.Incarnations,
-			Earlier: d.Earlier, Epoch: d.Epoch, Members: d.Members, Configurations: d.Configurations, Keys: []wire.Key{},
+			Number: d.Number, Format: d.Format, Kind: d.Kind, Namespace: d.Namespace, Generation: d.Generation, Desired: desired,
+			Incarnations: d.Incarnations, Earlier: d.Earlier, Epoch: d.Epoch, Members: d.Members, Configurations: d.Configurations,
 		}, true
 	}
 	return wire.Doc{}, false
 }
 
-// document sends a signed document.
+// document sends a signed document. A placement that is not open may make the follower forget tokens, so they are sent
+// again before the next one that needs them.
 func (f *stream) document(d wire.Doc) error {
+	switch {
+	case d.Kind == wire.KindTokens:
+		f.given[keysOf{d.Kind, d.Org}] = d.Number
+	case d.Kind == wire.KindKeys:
+		f.given[keysOf{d.Kind, d.Namespace}] = d.Number
+	case d.Desired != wire.Open:
+		clear(f.given)
+	}
 	text, err := json.Marshal(d)
 	if err != nil {
 		return err

@@ -185,6 +185,7 @@ func (f *front) join(credential, address string) string {
 
 func (f *front) joinAs(credential string, join wire.JoinRequest) (answer wire.JoinAnswer) {
 	f.t.Helper()
+	join.Format = wire.DocFormat
 	body, err := json.Marshal(join)
 	if err != nil {
 		f.t.Fatal(err)

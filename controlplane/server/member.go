@@ -124,6 +124,9 @@ func (f *faults) member(r wire.JoinRequest, kind keyring.Kind) {
 			f.add("roots", "%s is not the SHA-256 of a root in lower case", text.Quote(root))
 		}
 	}
+	if r.Format < wire.DocFormat {
+		f.add("format", "is %d, the highest format of documents that this process reads, and the control plane's have format %d: upgrade this process", r.Format, wire.DocFormat)
+	}
 	if r.Run < 0 {
 		f.add("run", "is %d: it is the number of an earlier answer, or 0", r.Run)
 	}

@@ -60,7 +60,7 @@ func TestJoinIssuesACertificate(t *testing.T) {
 		}
 	}
 	for name, csr := range map[string][]byte{"damaged": []byte("x"), "has 4097 bytes": make([]byte, certificate.MaxRequestBytes+1)} {
-		body, err := json.Marshal(wire.JoinRequest{CSR: csr})
+		body, err := json.Marshal(wire.JoinRequest{CSR: csr, Format: wire.DocFormat})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestATokenNeedsItsCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 		var answer wire.JoinAnswer
-		send(h.JoinClient(), wire.JoinPath, credential, wire.JoinRequest{Address: "https://" + name + ".test", Store: store, CSR: csr}, &answer)
+		send(h.JoinClient(), wire.JoinPath, credential, wire.JoinRequest{Address: "https://" + name + ".test", Store: store, CSR: csr, Format: wire.DocFormat}, &answer)
 		if err := h.Accept(answer.ID, answer.Certificate, answer.Roots); err != nil {
 			t.Fatal(err)
 		}

@@ -32,14 +32,14 @@ func TestOnlyTheNewestProcessOfAHostIsServed(t *testing.T) {
 			t.Errorf("%s with the older token: %+v", path, refused)
 		}
 	}
-	if a := f.send("POST", wire.JoinPath, credential, `{"address":"http://old","version":"v1","store":"`+store+`","run":1}`); a.problem(t).Code != api.StateConflict {
+	if a := f.send("POST", wire.JoinPath, credential, `{"address":"http://old","version":"v1","store":"`+store+`","run":1,"format":1}`); a.problem(t).Code != api.StateConflict {
 		t.Errorf("the older process joins again: %d %s", a.status, a.body)
 	}
 	if a := f.send("POST", wire.ReportPath, newest.Token, `{"sequence":1}`); a.status != 200 {
 		t.Errorf("a report of the newest: %d %s", a.status, a.body)
 	}
 	_, other := f.host("two", keyring.Host)
-	if a := f.send("POST", wire.JoinPath, other, `{"address":"http://two","version":"v1","store":"`+store+`"}`); a.problem(t).Code != api.StateConflict {
+	if a := f.send("POST", wire.JoinPath, other, `{"address":"http://two","version":"v1","store":"`+store+`","format":1}`); a.problem(t).Code != api.StateConflict {
 		t.Errorf("the store of another host: %d %s", a.status, a.body)
 	}
 }

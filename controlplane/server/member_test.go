@@ -123,7 +123,7 @@ func (f *front) generation(ns string) int64 {
 // documents of all namespaces. The documents are signed and arrive in order.
 func TestWhoLearnsWhat(t *testing.T) {
 	t.Parallel()
-	f, _ := start(t)
+	f, admin := start(t)
 	one, oneCredential := f.host("one", keyring.Host)
 	two, twoCredential := f.host("two", keyring.Host)
 	_, gateway := f.host("g", keyring.Gateway)
@@ -131,15 +131,19 @@ func TestWhoLearnsWhat(t *testing.T) {
 	service := map[string]string{"one": f.join(oneCredential, "http://one.test"), "two": f.join(twoCredential, "http://two.test"), "a gateway": f.join(gateway, "")}
 	f.settle(mine, one)
 	f.settle(theirs, two)
+	f.made("/cloud/v1/namespaces/mine/keys", admin, "worker")
 	names := func(docs []wire.Doc) (all []string) {
 		for _, d := range docs {
-			all = append(all, d.Namespace)
+			all = append(all, strings.TrimSpace(d.Kind+" "+d.Namespace))
 		}
 		slices.Sort(all)
 		return all
 	}
 	newest, _ := f.store.Changes()
-	for who, want := range map[string][]string{"one": {mine}, "two": {theirs}, "a gateway": {mine, theirs, nowhere}} {
+	for who, want := range map[string][]string{
+		"one": {"placement " + mine, "keys " + mine, "tokens"}, "two": {"placement " + theirs, "tokens"},
+		"a gateway": {"placement " + mine, "placement " + theirs, "placement " + nowhere, "keys " + mine, "tokens"},
+	} {
 		l := f.follow(t, service[who], 0)
 		docs, beat := l.docs()
 		slices.Sort(want)
@@ -170,7 +174,7 @@ func TestWhoLearnsWhat(t *testing.T) {
 func TestWhatWasMine(t *testing.T) {
 	t.Parallel()
 	f := startFront(t)
-	s := &stream{Server: f.server, member: member{}, sent: map[string]bool{}}
+	s := &stream{Server: f.server, member: member{}, sent: map[string]bool{}, given: map[keysOf]int64{}}
 	s.host.ID, s.host.Kind = "host_1", keyring.Host
 	members := func(stores ...string) (all []wire.GroupMember) {
 		for _, text := range stores {
@@ -279,14 +283,14 @@ func TestJoin(t *testing.T) {
 	id, credential := f.host("one", keyring.Host)
 	_, gateway := f.host("g", keyring.Gateway)
 	for _, body := range []string{`{"address":"one:8080"}`, `{"address":"ftp://one"}`, `{"address":"http://u:p@one"}`, `{"address":"http://one?x=1"}`} {
-		body = strings.Replace(body, "{", `{"store":"`+newStoreID(t)+`",`, 1)
+		body = strings.Replace(body, "{", `{"format":1,"store":"`+newStoreID(t)+`",`, 1)
 		if a := f.send("POST", wire.JoinPath, credential, body); a.problem(t).Code != api.ValidationError {
 			t.Errorf("join as %s: %d %s", body, a.status, a.body)
 		}
 	}
 	for _, c := range []struct{ credential, body, want string }{
-		{credential, `{"address":""}`, "address is missing: the credential is a host's; start a gateway with one of kind gateway, from POST /cloud/v1/hosts"},
-		{gateway, `{"address":"http://g"}`, "address is set: the credential is a gateway's; start a host with one of kind host, from POST /cloud/v1/hosts"},
+		{credential, `{"address":"","format":1}`, "address is missing: the credential is a host's; start a gateway with one of kind gateway, from POST /cloud/v1/hosts"},
+		{gateway, `{"address":"http://g","format":1}`, "address is set: the credential is a gateway's; start a host with one of kind host, from POST /cloud/v1/hosts"},
 	} {
 		a := f.send("POST", wire.JoinPath, c.credential, c.body)
 		if p := a.problem(t); p.Code != api.ValidationError || p.Error != c.want {
@@ -299,8 +303,19 @@ func TestJoin(t *testing.T) {
 		`{"address":"http://one","store":"` + newStoreID(t) + `","run":-1}`: credential,
 		`{"store":"` + newStoreID(t) + `"}`:                                 gateway,
 	} {
+		body = strings.Replace(body, "{", `{"format":1,`, 1)
 		if a := f.send("POST", wire.JoinPath, as, body); a.problem(t).Code != api.ValidationError {
 			t.Errorf("join as %s: %d %s", body, a.status, a.body)
+		}
+	}
+	for kind, as := range map[string]string{"host": credential, "gateway": gateway} {
+		body := `{"version":"v0"}`
+		if kind == "host" {
+			body = `{"address":"http://one","store":"` + newStoreID(t) + `"}`
+		}
+		a := f.send("POST", wire.JoinPath, as, body)
+		if want := "format is 0, the highest format of documents that this process reads, and the control plane's have format 1: upgrade this process"; a.problem(t).Error != want {
+			t.Errorf("a %s of an earlier build: %d %s", kind, a.status, a.body)
 		}
 	}
 	f.join(credential, "http://one.test")
@@ -331,7 +346,7 @@ func TestJoinWithARaftAddress(t *testing.T) {
 	_, gateway := f.host("g", keyring.Gateway)
 	store := newStoreID(t)
 	join := func(credential, address, raft string) answer {
-		return f.send("POST", wire.JoinPath, credential, fmt.Sprintf(`{"address":%q,"store":%q,"raft":%q}`, address, store, raft))
+		return f.send("POST", wire.JoinPath, credential, fmt.Sprintf(`{"address":%q,"store":%q,"raft":%q,"format":1}`, address, store, raft))
 	}
 	long := strings.Repeat("h", 255-len(":1")) + ":1"
 	for _, c := range []struct{ raft, says string }{
@@ -342,7 +357,7 @@ func TestJoinWithARaftAddress(t *testing.T) {
 			t.Errorf("%q: %+v", c.raft, p)
 		}
 	}
-	a := f.send("POST", wire.JoinPath, gateway, `{"raft":"h:1"}`)
+	a := f.send("POST", wire.JoinPath, gateway, `{"raft":"h:1","format":1}`)
 	if p := a.problem(t); p.Code != api.ValidationError || !strings.Contains(p.Error, "only a host has Raft members") {
 		t.Errorf("a gateway: %+v", p)
 	}

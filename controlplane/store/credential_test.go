@@ -9,17 +9,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// shown returns the ids of the keys in a namespace's document.
+// shown returns the ids of the keys in a namespace's document, and of the tokens in that of its organisation.
 func (w *world) shown(namespace string) string {
 	w.t.Helper()
 	var ids []string
-	for _, k := range w.doc(namespace).Keys {
-		ids = append(ids, k.ID)
+	for _, d := range []wire.Doc{w.docOf(wire.KindKeys, namespace), w.docOf(wire.KindTokens, w.doc(namespace).Org)} {
+		for _, k := range d.Keys {
+			ids = append(ids, k.ID)
+		}
 	}
 	return strings.Join(ids, " ")
 }
@@ -40,7 +43,7 @@ func TestCreateCredential(t *testing.T) {
 	if !ok || fmt.Sprint(c) != fmt.Sprint(want) {
 		t.Errorf("made %+v\nwant %+v", c, want)
 	}
-	k := w.doc("ns_a").Keys[0]
+	k := w.docOf(wire.KindKeys, "ns_a").Keys[0]
 	if fmt.Sprint(k.Roles, k.QueueScope, k.Hash, k.ExpiresNs, k.CreatedNs) != fmt.Sprint(key.Credential.Roles, key.Credential.QueueScope, key.Credential.Hash, key.Credential.ExpiresNs, epochNs) {
 		t.Errorf("the document shows %+v", k)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/tenancy/keyring"
 )
 
 // before turns a state back into one of a build in which a namespace had one host.
@@ -126,5 +127,32 @@ func TestUsageOfAnEarlierBuildIsCarriedOver(t *testing.T) {
 	}
 	if _, err := w.db.writer.ExecContext(t.Context(), "DELETE FROM usage_journal"); err == nil {
 		t.Error("usage can be deleted")
+	}
+}
+
+// The keys and tokens of a state of an earlier build, which sent them with the placements, get documents of their own when
+// the next term starts: once, and with higher numbers than any document that was sent.
+func TestKeysOfAnEarlierBuildGetDocuments(t *testing.T) {
+	t.Parallel()
+	w := newFleet(t, "a")
+	w.ok(newReplicated(1), newNamespace("org_acme", "plain"), newNamespace("org_acme", "roles"), newOrg("other"))
+	w.ok(newKey(keyring.Namespace, "ns_x", "k1"), newKey(keyring.Org, "org_acme", "t1"), putRole("ns_roles", "auditor", true, "job.read"))
+	if _, err := w.db.writer.ExecContext(t.Context(), "DROP TABLE documents"); err != nil {
+		t.Fatal(err)
+	}
+	w.reopen()
+	before, _ := w.changes.watch()
+	if got := len(w.docs(0)); got != 3 {
+		t.Fatalf("there are %d documents", got)
+	}
+	for range 2 {
+		w.ok(&StartTerm{Meta: by("leader")})
+		var got []string
+		for _, d := range w.docs(before) {
+			got = append(got, fmt.Sprint(d.Kind, " ", d.Org, d.Namespace, " ", len(d.Keys), len(d.Roles)))
+		}
+		if want := "keys org_acmens_roles 0 1, keys org_acmens_x 1 0, tokens org_acme 1 0"; strings.Join(got, ", ") != want {
+			t.Errorf("new documents: %v, want %s", got, want)
+		}
 	}
 }

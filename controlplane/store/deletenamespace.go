@@ -49,6 +49,9 @@ func (o *DeleteNamespace) Apply(tx *Tx) (*DeleteNamespaceResult, error) {
 	n.Phase = fleet.Deleting
 	n.Generation++
 	tx.touch(&n)
+	if err := tx.dropKeys(o.Id); err != nil {
+		return nil, err
+	}
 	if err := tx.updateNamespace(n); err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func TestLifeOfANamespace(t *testing.T) {
 		if diff := cmp.Diff(wire.Doc{Desired: desired, Ready: ready, Generation: generation, Number: n.DocNumber}, gotDoc); diff != "" {
 			t.Errorf("%s: the document (-want +got):\n%s", step, diff)
 		}
-		if len(d.Keys) != keys {
+		if d := w.docOf(wire.KindKeys, "ns_prod"); len(d.Keys) != keys {
 			t.Errorf("%s: the document has the keys %+v, want %d", step, d.Keys, keys)
 		}
 		if (host == "") != (len(d.Members) == 0) || host != "" && (d.Members[0].Host != host || d.Members[0].URL != "http://h1") {
@@ -60,13 +60,13 @@ func TestLifeOfANamespace(t *testing.T) {
 			t.Errorf("operation %s, %s, ended at %d", id, status, o.FinishedNs)
 		}
 	}
-	expect("created", fleet.Provisioning, wire.Open, "", false, 2, 1, 0)
+	expect("created", fleet.Provisioning, wire.Open, "", false, 1, 1, 0)
 	operation("op_create_prod", fleet.Running, "")
 	w.pass(time.Second)
 	w.ok(place("prod", "h1"))
-	expect("placed", fleet.Provisioning, wire.Open, "host_h1", false, 2, 1, 0)
+	expect("placed", fleet.Provisioning, wire.Open, "host_h1", false, 1, 1, 0)
 	w.ok(found("prod"), settle("prod"))
-	expect("settled", fleet.Active, wire.Open, "host_h1", true, 2, 1, 1)
+	expect("settled", fleet.Active, wire.Open, "host_h1", true, 1, 1, 1)
 	operation("op_create_prod", fleet.Done, "")
 	w.ok(deletion("prod"))
 	expect("delete", fleet.Deleting, wire.Absent, "host_h1", false, 0, 2, 1)
@@ -89,8 +89,8 @@ func TestLifeOfANamespace(t *testing.T) {
 	w.refused(api.Conflict, again)
 	again.Id, again.OperationId = "ns_prod2", "op_create_prod2"
 	w.ok(again)
-	if n := len(w.docs(0)); n != 2 {
-		t.Errorf("there are %d documents, the deleted namespace's included", n)
+	if n := len(w.docs(0)); n != 3 {
+		t.Errorf("there are %d documents, the deleted namespace's and the organisation's tokens included", n)
 	}
 }
 
@@ -284,13 +284,13 @@ func TestDocumentNumbers(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		op   op
-		want string // the namespaces with new documents, in their order
+		want string // the subjects of new documents, in their order
 	}{
-		{"key", newKey(keyring.Namespace, "ns_a", "k2"), "ns_a"},
-		{"rotated key", &RotateCredential{Meta: by("t"), OldId: "k2", NewId: "k3", NewHash: hash("k3"), OldExpiresNs: epochNs + int64(time.Hour)}, "ns_a"},
-		{"revoked key", &RevokeCredential{Meta: by("t"), Id: "k2"}, "ns_a"},
-		{"token", newKey(keyring.Org, "org_acme", "t2"), "ns_a ns_b ns_c"},
-		{"revoked token", &RevokeCredential{Meta: by("t"), Id: "t2"}, "ns_a ns_b ns_c"},
+		{"key", newKey(keyring.Namespace, "ns_a", "k2"), "keys of ns_a"},
+		{"rotated key", &RotateCredential{Meta: by("t"), OldId: "k2", NewId: "k3", NewHash: hash("k3"), OldExpiresNs: epochNs + int64(time.Hour)}, "keys of ns_a"},
+		{"revoked key", &RevokeCredential{Meta: by("t"), Id: "k2"}, "keys of ns_a"},
+		{"token", newKey(keyring.Org, "org_acme", "t2"), "tokens of org_acme"},
+		{"revoked token", &RevokeCredential{Meta: by("t"), Id: "t2"}, "tokens of org_acme"},
 		{"founded", found("b"), "ns_b"},
 		{"founded again", found("b"), ""},
 		{"settled", settle("b"), "ns_b"},
@@ -300,9 +300,9 @@ func TestDocumentNumbers(t *testing.T) {
 		{"protection", &UpdateNamespace{Meta: by("t"), Id: "ns_a", DeletionProtection: &protect}, ""},
 		{"operator's key", newKey(keyring.CloudOperator, "", "o1"), ""},
 		{"deleting", deletion("b"), "ns_b"},
-		{"token past a deleting one", newKey(keyring.Org, "org_acme", "t3"), "ns_a ns_c"},
+		{"token past a deleting one", newKey(keyring.Org, "org_acme", "t3"), "tokens of org_acme"},
 		{"address of a deleting one", join("h1", "http://3"), "ns_a ns_b ns_c"},
-		{"another organisation's token", newKey(keyring.Org, "org_other", "t4"), "ns_x"},
+		{"another organisation's token", newKey(keyring.Org, "org_other", "t4"), "tokens of org_other"},
 	} {
 		last, changed := w.changes.watch()
 		w.ok(c.op)
@@ -311,7 +311,14 @@ func TestDocumentNumbers(t *testing.T) {
 			if i > 0 {
 				got += " "
 			}
-			got += d.Namespace
+			switch d.Kind {
+			case wire.KindPlacement:
+				got += d.Namespace
+			case wire.KindKeys:
+				got += "keys of " + d.Namespace
+			case wire.KindTokens:
+				got += "tokens of " + d.Org
+			}
 			if d.Number != last+int64(i)+1 {
 				t.Errorf("%s: number %d after %d", c.name, d.Number, last)
 			}
@@ -335,10 +342,10 @@ func TestDocsByPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.ok(newOrg("acme"))
-	for _, name := range []string{"a", "b", "c", "d", "e"} {
+	for _, name := range []string{"a", "b", "c"} {
 		w.ok(newNamespace("org_acme", name))
 	}
-	w.ok(newKey(keyring.Namespace, "ns_a", "k1")) // a's document is the newest now
+	w.ok(newKey(keyring.Namespace, "ns_a", "k1"), newNamespace("org_acme", "d"), newNamespace("org_acme", "e"))
 	got, after := "", int64(0)
 	for {
 		docs, err := w.store().Docs(t.Context(), after, 2)
@@ -350,10 +357,13 @@ func TestDocsByPage(t *testing.T) {
 		}
 		for _, d := range docs {
 			got += d.Name
+			if d.Kind != wire.KindPlacement {
+				got += " " + d.Kind + " "
+			}
 			after = d.Number
 		}
 	}
-	if got != "bcdea" {
-		t.Errorf("documents of %s, want bcdea", got)
+	if want := "abc keys de"; got != want {
+		t.Errorf("documents of %s, want %s", got, want)
 	}
 }

@@ -83,3 +83,12 @@ CREATE TABLE IF NOT EXISTS member_roots (
     trusted TEXT NOT NULL, -- fingerprints, separated by spaces
     issuer  TEXT NOT NULL  -- fingerprint of the root of the member's certificate
 ) STRICT, WITHOUT ROWID;
+
+-- The numbers of the documents that are not placements, in one sequence with namespaces.doc_number. A document without a
+-- row shows nothing.
+CREATE TABLE IF NOT EXISTS documents (
+    kind   TEXT NOT NULL,
+    id     TEXT NOT NULL,          -- of the namespace or organisation
+    number INTEGER NOT NULL UNIQUE,
+    PRIMARY KEY (kind, id)
+) STRICT, WITHOUT ROWID;

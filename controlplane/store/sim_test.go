@@ -210,6 +210,9 @@ func (s *simulation) inspect(w *world) {
 		if err != nil {
 			return err
 		}
+		if missing, err := list(r, scanDocument, unnumbered); err != nil || len(missing) > 0 {
+			return fmt.Errorf("the documents %v have no number, %w", missing, err)
+		}
 		return inspectMembers(r)
 	})
 	if err != nil {
@@ -235,6 +238,9 @@ func (s *simulation) inspect(w *world) {
 func (s *simulation) inspectFounders() {
 	s.t.Helper()
 	for _, d := range s.steady.docs(0) {
+		if d.Kind != wire.KindPlacement {
+			continue
+		}
 		s.counts["leaving"] += len(d.Members) - len(s.steady.namespace(d.Namespace).Listed())
 		for i, m := range d.Members {
 			if m.Role != wire.Found {

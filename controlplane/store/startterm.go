@@ -1,6 +1,7 @@
 package store
 
-// StartTerm is the first op of a new leader. It changes nothing; its entry sets the clock of the state.
+// StartTerm is the first op of a new leader. Its entry sets the clock of the state. In a state of an earlier build it numbers
+// the documents of the kinds that build did not have.
 
 // Validate refuses an op that no state could accept.
 func (o *StartTerm) Validate() error {
@@ -11,4 +12,6 @@ func (o *StartTerm) Validate() error {
 }
 
 // Apply returns an empty result. It refuses nothing.
-func (o *StartTerm) Apply(*Tx) (*StartTermResult, error) { return &StartTermResult{}, nil }
+func (o *StartTerm) Apply(tx *Tx) (*StartTermResult, error) {
+	return &StartTermResult{}, tx.numberDocuments()
+}

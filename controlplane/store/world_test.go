@@ -197,15 +197,25 @@ func (w *world) docs(after int64) []wire.Doc {
 	return all
 }
 
+// doc returns the placement of a namespace.
 func (w *world) doc(namespace string) wire.Doc {
 	w.t.Helper()
+	d := w.docOf(wire.KindPlacement, namespace)
+	if d.Number == 0 {
+		w.t.Fatalf("%s has no document", namespace)
+	}
+	return d
+}
+
+// docOf returns the document of a kind of a namespace or organisation, or a zero one if there is none.
+func (w *world) docOf(kind, id string) wire.Doc {
+	w.t.Helper()
 	for _, d := range w.docs(0) {
-		if d.Namespace == namespace {
+		if d.Kind == kind && (d.Namespace == id || kind == wire.KindTokens && d.Org == id) {
 			return d
 		}
 	}
-	w.t.Fatalf("%s has no document", namespace)
-	panic("unreachable")
+	return wire.Doc{}
 }
 
 func (w *world) namespace(id string) fleet.Namespace {
@@ -238,6 +248,7 @@ var tables = []string{
 	"idempotency ORDER BY principal, key", "signing_keys ORDER BY number",
 	"fleet_roots ORDER BY fingerprint", "stores ORDER BY id", "members ORDER BY namespace, store", "configurations ORDER BY namespace", "foundings ORDER BY namespace", "recoveries ORDER BY namespace", "pauses ORDER BY namespace", "drains ORDER BY host", "zones ORDER BY host", "feature_levels ORDER BY level",
 	"fleet_root_times ORDER BY fingerprint", "member_roots ORDER BY host",
+	"documents ORDER BY kind, id",
 }
 
 // dump returns every row and the parts of the state in memory.

@@ -131,7 +131,9 @@ func Open(cfg Config) (_ *Agent, err error) {
 	}
 	for _, d := range docs {
 		a.directory.Put(d)
-		a.placements[d.Namespace] = newPlacement(d)
+		if d.IsPlacement() {
+			a.placements[d.Namespace] = newPlacement(d)
+		}
 	}
 	a.synced.Store(a.catalogue.Number() > 0)
 	a.member, err = fleet.NewMember(fleet.MemberConfig{
@@ -148,7 +150,7 @@ func Open(cfg Config) (_ *Agent, err error) {
 		return nil, errors.Join(err, a.catalogue.Close())
 	}
 	if cfg.Transport != nil {
-		cfg.Transport.Handle(callDocument, a.answerDocument)
+		cfg.Transport.Handle(callDocuments, a.answerDocuments)
 	}
 	return a, nil
 }
@@ -256,7 +258,7 @@ func (a *Agent) logUnknownData() error {
 // restart only the catalogue is known.
 func (a *Agent) persist(messages ...fleet.Message) error {
 	kept := make([]fleet.Message, 0, len(messages))
-	newest := map[string]int64{} // generations of the namespaces in messages, on which the agent does not act yet
+	newest := map[string]int64{} // generations of the placements in messages, on which the agent does not act yet
 	for _, m := range messages {
 		if len(m.JWKS) > 0 {
 			a.passes.forget()
@@ -269,7 +271,9 @@ func (a *Agent) persist(messages ...fleet.Message) error {
 			if d.Generation < newest[d.Namespace] || a.refusal(d) != "" {
 				continue
 			}
-			newest[d.Namespace] = d.Generation
+			if d.IsPlacement() {
+				newest[d.Namespace] = d.Generation
+			}
 		}
 		kept = append(kept, m)
 	}
@@ -281,7 +285,7 @@ func (a *Agent) persist(messages ...fleet.Message) error {
 // namespace on two hosts, and they would diverge.
 func (a *Agent) refusal(d fleet.Doc) string {
 	// Without an id there is no stream yet, and the catalogue's documents were checked before.
-	if id := a.member.ID(); id != "" && d.Desired == fleet.Open && !a.names(d, id) {
+	if id := a.member.ID(); id != "" && d.IsPlacement() && d.Desired == fleet.Open && !a.names(d, id) {
 		return "it places the namespace on other hosts"
 	}
 	a.mu.Lock()
@@ -300,12 +304,16 @@ func (a *Agent) applyDoc(d fleet.Doc) error {
 			"namespace", d.Namespace, "document", d.Number, "generation", d.Generation)
 		return nil
 	}
+	if !d.IsPlacement() {
+		a.applyKeys(d)
+		return nil
+	}
 	a.applying.Lock() // a document from another host may come at the same time as one of the stream
 	defer a.applying.Unlock()
 	if !a.directory.Put(d) {
 		return nil
 	}
-	a.host.Recheck(tenancy.NamespaceID(d.Namespace)) // waiting polls may use keys that were removed
+	a.recheck(d)
 	a.mu.Lock()
 	p := a.placements[d.Namespace]
 	if p == nil {
@@ -317,6 +325,33 @@ func (a *Agent) applyDoc(d fleet.Doc) error {
 	a.mu.Unlock()
 	a.Notify()
 	return a.forgetGone()
+}
+
+// applyKeys acts on a document of keys or tokens.
+func (a *Agent) applyKeys(d fleet.Doc) {
+	if a.directory.Put(d) {
+		a.recheck(d)
+	}
+}
+
+// recheck ends the waiting polls that use keys which a document has removed: in its namespace, or for tokens in all
+// namespaces of its organisation.
+func (a *Agent) recheck(d fleet.Doc) {
+	if d.Kind != fleet.KindTokens {
+		a.host.Recheck(tenancy.NamespaceID(d.Namespace))
+		return
+	}
+	var all []tenancy.NamespaceID
+	a.mu.Lock()
+	for ns, p := range a.placements {
+		if p.doc.Org == d.Org {
+			all = append(all, tenancy.NamespaceID(ns))
+		}
+	}
+	a.mu.Unlock()
+	for _, ns := range all {
+		a.host.Recheck(ns)
+	}
 }
 
 // forgetGone forgets the oldest deleted namespaces beyond MaxGone.

@@ -114,7 +114,7 @@ func (c *crew) stop(store string) {
 func (c *crew) doc(generation int64, members ...string) fleet.Doc {
 	c.number++
 	d := fleet.Doc{
-		Number: c.number, Namespace: "ns_a", Name: "a", Org: "org_1", Desired: fleet.Open, Epoch: 1, Generation: generation,
+		Number: c.number, Kind: fleet.KindPlacement, Namespace: "ns_a", Name: "a", Org: "org_1", Desired: fleet.Open, Epoch: 1, Generation: generation,
 		Incarnations: []entry.Incarnation{{1}, {2}},
 	}
 	for _, m := range members {

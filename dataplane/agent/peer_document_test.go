@@ -38,8 +38,8 @@ func TestARefusedMemberShowsItsDocument(t *testing.T) {
 	c.settled(2, "a", "b", "c")
 	c.stop("b")
 	c.start("b")
-	if m, ok := c.hosts["b"].catalogue.Message("ns_a"); !ok || m.Number != newer.Number {
-		t.Errorf("after a restart b has document %d, not %d", m.Number, newer.Number)
+	if all := c.hosts["b"].catalogue.Messages("ns_a"); len(all) != 1 || all[0].Number != newer.Number {
+		t.Errorf("after a restart b has the documents %+v, not %d", all, newer.Number)
 	}
 	if got := c.hosts["b"].catalogue.Number(); got != old.Number {
 		t.Errorf("the stream of b begins after document %d, not %d", got, old.Number)
@@ -67,22 +67,22 @@ func TestDocumentsOfOtherHostsAreChecked(t *testing.T) {
 		"wants the other host to leave": c.plane.Sign(leave), "wants it deleted": c.plane.Sign(absent), "of an older generation": c.plane.Sign(old),
 		"of another namespace": c.plane.Sign(other), "empty": {},
 	} {
-		c.hosts["x"].transport.Handle(callDocument, func(context.Context, transport.Peer, []byte) ([]byte, error) {
-			return json.Marshal(signedDocument{m.Number, m.Doc, m.Signature})
+		c.hosts["x"].transport.Handle(callDocuments, func(context.Context, transport.Peer, []byte) ([]byte, error) {
+			return json.Marshal([]signedDocument{{m.Number, m.Doc, m.Signature}})
 		})
 		host.transport.Learn("x", c.hosts["x"].address)
 		if err := host.adoptFrom(ask{"ns_a", "x"}); err == nil {
 			t.Errorf("%s: adopted", name)
 		}
-		if m, _ := host.catalogue.Message("ns_a"); m.Number != kept.Number {
-			t.Fatalf("%s: the host has document %d", name, m.Number)
+		if all := host.catalogue.Messages("ns_a"); len(all) != 1 || all[0].Number != kept.Number {
+			t.Fatalf("%s: the host has the documents %+v", name, all)
 		}
-		if m, ok := host.catalogue.Message("ns_b"); ok {
-			t.Fatalf("%s: the host has document %d of another namespace", name, m.Number)
+		if all := host.catalogue.Messages("ns_b"); all != nil {
+			t.Fatalf("%s: the host has the documents %+v of another namespace", name, all)
 		}
 	}
 	c.hosts["x"].transport.Learn("a", host.address)
-	_, err := c.hosts["x"].transport.Call(t.Context(), transport.Peer{ID: "a"}, callDocument, []byte("ns_a"))
+	_, err := c.hosts["x"].transport.Call(t.Context(), transport.Peer{ID: "a"}, callDocuments, []byte("ns_a"))
 	if api.CodeOf(err) != api.NotFound {
 		t.Errorf("a store that the document does not name gets %v", err)
 	}

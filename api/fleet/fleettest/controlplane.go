@@ -46,7 +46,8 @@ type ControlPlane struct {
 	root     *certificate.Root
 	hidden   int // number of the last keys that the streams do not announce
 	number   int64
-	docs     map[string]published // the newest, by namespace
+	docs     map[string]published // the newest, by subject
+	whole    map[string]fleet.Doc // as they were given to Put, by namespace
 	raw      []fleet.Message      // lines that Inject sends as they are
 	members  map[string]member    // by credential
 	runs     map[string]int64     // of the newest process, by member
@@ -65,12 +66,6 @@ type ControlPlane struct {
 	last     map[billing.Source]uint64
 	used     map[string]billing.Quantities // by namespace
 	lose     int                           // number of answers to frames to drop
-}
-
-// published is the newest document of a namespace.
-type published struct {
-	fleet.Message
-	to string // id of a host that gets the document although it may be no member; "" = none
 }
 
 type member struct {
@@ -100,7 +95,7 @@ func start(tb testing.TB, secure bool) *ControlPlane {
 	tb.Helper()
 	c := &ControlPlane{
 		tb: tb, changed: make(chan struct{}), lifetime: token.Lifetime, root: NewRoot(tb, time.Now()),
-		docs: map[string]published{}, members: map[string]member{}, runs: map[string]int64{}, stores: map[string]string{}, rafts: map[string]string{},
+		docs: map[string]published{}, whole: map[string]fleet.Doc{}, members: map[string]member{}, runs: map[string]int64{}, stores: map[string]string{}, rafts: map[string]string{},
 		reported: map[string]reported{}, last: map[billing.Source]uint64{}, used: map[string]billing.Quantities{},
 	}
 	c.Rotate(false)
@@ -169,24 +164,6 @@ func (c *ControlPlane) Register(id string, kind keyring.Kind) (credential string
 	return credential
 }
 
-// Put gives a document the next number, signs it, publishes it and returns it. If the document has members and no epoch,
-// Put sets the epoch. The streams send the document to gateways and to the hosts of its members.
-func (c *ControlPlane) Put(d fleet.Doc) fleet.Doc { return c.PutTo("", d) }
-
-// PutTo publishes a document as Put does, and sends it to one more host, which may be no member. So a test tells a host
-// to leave.
-func (c *ControlPlane) PutTo(host string, d fleet.Doc) fleet.Doc {
-	if len(d.Members) > 0 {
-		d.Epoch = cmp.Or(d.Epoch, 1)
-	}
-	c.change(func() {
-		c.number++
-		d.Number = c.number
-		c.docs[d.Namespace] = published{c.sign(d), host}
-	})
-	return d
-}
-
 // PutText signs and publishes the text of a document as it stands, such as one of an earlier version. The document's
 // number must be above all earlier ones.
 func (c *ControlPlane) PutText(text string) {
@@ -197,25 +174,8 @@ func (c *ControlPlane) PutText(text string) {
 	}
 	c.change(func() {
 		c.number = d.Number
-		c.docs[d.Namespace] = published{c.signText(d.Number, []byte(text)), ""}
+		c.docs[subject(d)] = published{c.signText(d.Number, []byte(text)), d, ""}
 	})
-}
-
-// Sign returns a message with a document as it is, without publishing it.
-func (c *ControlPlane) Sign(d fleet.Doc) fleet.Message {
-	return read(c, func() fleet.Message { return c.sign(d) })
-}
-
-func (c *ControlPlane) sign(d fleet.Doc) fleet.Message {
-	text, err := json.Marshal(d)
-	if err != nil {
-		panic(err) // every Doc can be encoded
-	}
-	return c.signText(d.Number, text)
-}
-
-func (c *ControlPlane) signText(number int64, text []byte) fleet.Message {
-	return fleet.Message{Number: number, Doc: text, Signature: token.SignDocument(c.keys[len(c.keys)-1], text)}
 }
 
 // Inject sends lines on all open streams, whatever their contents.
@@ -428,23 +388,6 @@ func (c *ControlPlane) stream(w http.ResponseWriter, r *http.Request, who token.
 			return
 		}
 	}
-}
-
-// news returns the documents for a member after a number. The caller holds the lock.
-func (c *ControlPlane) news(after int64, who token.Claims) []fleet.Message {
-	var all []fleet.Message
-	for _, m := range c.docs {
-		var d fleet.Doc
-		if err := json.Unmarshal(m.Doc, &d); err != nil {
-			panic(err) // Put made it
-		}
-		mine := m.to == who.Subject || slices.ContainsFunc(d.Members, func(m fleet.GroupMember) bool { return m.Host == who.Subject })
-		if m.Number > after && (mine || who.Role == string(tenancy.GatewayMember)) {
-			all = append(all, m.Message)
-		}
-	}
-	slices.SortFunc(all, func(x, y fleet.Message) int { return cmp.Compare(x.Number, y.Number) })
-	return all
 }
 
 // report takes full reports of one part, and deltas on the last report of the same process.
