@@ -193,6 +193,7 @@ var examples = map[string]string{
 	"cloud clusters move":     "corvo cloud clusters move NAMESPACE_ID --from host-1 --to host-2 --wait --timeout 1h",
 	"cloud clusters recover":  "corvo cloud clusters recover NAMESPACE_ID --from host-1 --accept-loss",
 	"cloud hosts":             "corvo cloud hosts",
+	"cloud processes":         "corvo cloud processes",
 	"cloud processes list":    "corvo cloud processes list",
 	"cloud processes remove":  "corvo cloud processes remove control-2",
 	"cloud hosts list":        "corvo cloud hosts list",
