@@ -409,7 +409,9 @@ func TestAllControlPlaneProcessesOffForEightDays(t *testing.T) {
 		if err == nil && after.Status.ObservedGeneration != before.Status.ObservedGeneration {
 			t.Fatalf("the outage changed the members: %+v, before %+v", after.Status, before.Status)
 		}
-		same := func(a, b api.CloudClusterMember) bool { return a.Store == b.Store && a.HostState == b.HostState && a.State == b.State }
+		same := func(a, b api.CloudClusterMember) bool {
+			return a.Store == b.Store && a.HostState == b.HostState && a.State == b.State
+		}
 		return err == nil && slices.EqualFunc(after.Status.Members, before.Status.Members, same) &&
 			slices.Equal(after.Status.Groups[0].Voters, before.Status.Groups[0].Voters)
 	})
