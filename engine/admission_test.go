@@ -161,3 +161,40 @@ func TestPeersAndTheListAdmit(t *testing.T) {
 		}
 	})
 }
+
+// TestAFutureMemberDoesNotVote checks that a member votes for nobody before a leader has sent it a configuration, because
+// its store may have been a voter before. Afterwards raft decides.
+func TestAFutureMemberDoesNotVote(t *testing.T) {
+	k := newKnown("abcde")
+	inList(t, func(c *cluster, l *lists) {
+		future, x := c.members[1], c.stranger()
+		votes := func() (first, second error) {
+			_, err := x.Call(soon(c.t), transport.Peer{ID: future.id, Address: future.address}, 3, nil)
+			c.must(err) // the member is open
+			own := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("e"), Addr: []byte(x.LocalAddr())}
+			id, at := raft.ServerID(future.id), raft.ServerAddress(future.address)
+			var vote raft.RequestVoteResponse
+			var preVote raft.RequestPreVoteResponse
+			first = x.RequestVote(id, at, &raft.RequestVoteRequest{RPCHeader: own, Term: 1000, LastLogIndex: 1000, LastLogTerm: 1000, LeadershipTransfer: true}, &vote)
+			second = x.RequestPreVote(id, at, &raft.RequestPreVoteRequest{RPCHeader: own, Term: 1000, LastLogIndex: 1000, LastLogTerm: 1000}, &preVote)
+			if vote.Granted || preVote.Granted {
+				c.t.Errorf("a node that is no member got a vote: %v, %v", vote.Granted, preVote.Granted)
+			}
+			return first, second
+		}
+		for _, err := range two(votes()) {
+			if err == nil || !strings.Contains(err.Error(), "does not vote") {
+				c.t.Errorf("the future member answers %v", err)
+			}
+		}
+		l.set(c.members[0], future)
+		c.until("the member is added", func() bool { return shape(c.members[0]) == "AB" })
+		for _, err := range two(votes()) {
+			if err != nil {
+				c.t.Errorf("the member does not vote: %v", err)
+			}
+		}
+	}, k.tune)
+}
+
+func two(a, b error) []error { return []error{a, b} }
