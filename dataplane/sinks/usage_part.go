@@ -15,11 +15,8 @@ import (
 type usagePart struct {
 	source billing.Source
 	base   uint64 // number in the store of the last row before the part
-	end    uint64 // number in the store of the first row after the part; the newest part has no end
+	end    uint64 // number in the store of the first row after the part; math.MaxUint64 of the newest part
 }
-
-// newest reports whether new rows belong to the part.
-func (p usagePart) newest() bool { return p.end == math.MaxUint64 }
 
 // usageParts returns the parts of a shard's usage, the oldest first.
 func usageParts(of billing.Source, head *state.Head) []usagePart {
