@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy/keyring"
@@ -123,6 +124,7 @@ func TestLostDataIsNotFoundedAgain(t *testing.T) {
 	_, admin := p.org("acme")
 	c := p.cloud(admin)
 	ns := p.namespace(c, "acme", "orders")
+	until(t, "the host may found no more", func() bool { d, _ := h.doc(ns.ID); on := h.memberOf(d); return on != nil && on.Role == wire.Join })
 	h.mu.Lock()
 	clear(h.histories)
 	h.nudge()
