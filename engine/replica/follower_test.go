@@ -232,6 +232,39 @@ func TestSnapshotOverABadConnection(t *testing.T) {
 	}
 }
 
+// TestAnEntryArrivesInASnapshot checks that AdvanceCommit for an entry ends when the entry comes in a snapshot, before or after
+// the call, because the log never holds the entry then.
+func TestAnEntryArrivesInASnapshot(t *testing.T) {
+	t.Parallel()
+	net := newNetwork()
+	one, two := new(tape), new(tape)
+	leader := leaderOfCutLog(t, net, one)
+	follower := net.member(t, t.TempDir(), "two", two, newMemory(), true)
+	at := one.Applied().Position()
+	advanced := make(chan struct{})
+	go func() {
+		follower.AdvanceCommit(t.Context(), "one", at)
+		close(advanced)
+	}()
+	if err := leader.Put(Peer{ID: "two", Address: "two"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	for what, done := range map[string]func() bool{
+		"the snapshot": func() bool { return two.Applied().Index >= at.Index },
+		"the end of the call before it": func() bool {
+			select {
+			case <-advanced:
+				return true
+			default:
+				return false
+			}
+		},
+	} {
+		eventually(t, what, done)
+	}
+	follower.AdvanceCommit(t.Context(), "one", at)
+}
+
 // TestSnapshotOfAnotherHistoryIsRefused sends a member a snapshot of another history, from a leader of the
 // same name. The member must refuse, change nothing, and continue.
 func TestSnapshotOfAnotherHistoryIsRefused(t *testing.T) {

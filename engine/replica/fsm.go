@@ -150,6 +150,7 @@ func (f fsm) Restore(io.ReadCloser) error {
 		return err
 	}
 	f.r.journal.cutAt(got.Index) // raft truncates the log next
+	f.r.journal.appendWaiters.reached(got.Index)
 	f.r.applyWaiters.reached(got.Index)
 	f.r.notifyChange()
 	return nil

@@ -111,7 +111,7 @@ func (r *Replica) AdvanceCommit(ctx context.Context, leader string, at entry.Pos
 	if w == nil || r.raft.CommitIndex() >= at.Index {
 		return
 	}
-	if !r.awaitArrival(ctx, at.Index) || r.raft.CommitIndex() >= at.Index || r.raft.CurrentTerm() != at.Term {
+	if !r.awaitArrival(ctx, at.Index) || r.raft.CommitIndex() >= at.Index || r.machine.Applied().Index >= at.Index || r.raft.CurrentTerm() != at.Term {
 		return
 	}
 	address, known := r.raft.LeaderWithID()
@@ -143,16 +143,18 @@ func (r *Replica) AdvanceCommit(ctx context.Context, leader string, at entry.Pos
 	}
 }
 
-// awaitArrival returns true once the log holds the entry. Raft may not know of the entry yet, but it will
-// before it handles the message of AdvanceCommit.
+// awaitArrival returns true once the log holds the entry, or the machine has applied it, because the entry may come in
+// a snapshot, and then the log never holds it. Raft may not know of the entry yet, but it will before it handles the
+// message of AdvanceCommit.
 func (r *Replica) awaitArrival(ctx context.Context, index uint64) bool {
 	j := r.journal
-	if j.last.Load() >= index {
+	here := func() bool { return j.last.Load() >= index || r.machine.Applied().Index >= index }
+	if here() {
 		return true
 	}
 	w := j.appendWaiters.add(index)
 	defer j.appendWaiters.drop(w)
-	if j.last.Load() >= index {
+	if here() {
 		return true
 	}
 	select {
