@@ -61,7 +61,7 @@ func (m *Member) takeCertificate(request JoinRequest, a JoinAnswer, notices int)
 	if held := c.Member(); held != nil && m.roots.notice != notices {
 		a.Roots = held.Bundle
 	}
-	if err := m.keepCertificate(a); err != nil {
+	if err := m.keepCertificate(c, a); err != nil {
 		return false, err
 	}
 	now := trustOf(c)
@@ -76,11 +76,7 @@ func (m *Member) takeCertificate(request JoinRequest, a JoinAnswer, notices int)
 // full disk, and the present certificate is still valid, keepCertificate logs the error and the member goes
 // on with that certificate, because without tokens the member would lose the control plane at once.
 // Holder.Health warns when the certificate's end is near.
-func (m *Member) keepCertificate(a JoinAnswer) error {
-	c := m.config.Certificate
-	if c == nil {
-		return nil
-	}
+func (m *Member) keepCertificate(c *certificate.Holder, a JoinAnswer) error {
 	err := c.Accept(a.ID, a.Certificate, a.Roots)
 	if held := c.Member(); held == nil || held.Identity.ID != a.ID || c.Stage() == certificate.Expired {
 		return err

@@ -76,7 +76,8 @@ func (c CellReport) Equal(other CellReport) bool {
 		slices.Equal(c.Incarnations, other.Incarnations) && slices.EqualFunc(c.Groups, other.Groups, equalGroups)
 }
 
-// equalGroups ignores the positions, because they change with every write.
+// equalGroups ignores the positions, because they change with every write, and the level, which only matters when a host is
+// chosen.
 func equalGroups(a, b wire.GroupReport) bool {
 	return a.Role == b.Role && a.Epoch == b.Epoch && a.Generation == b.Generation && a.Configuration == b.Configuration &&
 		slices.Equal(a.Voters, b.Voters) && slices.Equal(a.Learners, b.Learners)
