@@ -159,15 +159,20 @@ func decodeError(data []byte) error {
 	return e
 }
 
-// progress describes how far a member has got: its log, its machine and its view, and the highest feature level that
-// it understands.
+// progress describes how far a member has got: its log, its machine and its view, the highest feature level that it
+// understands, and whether it is still too far behind to take part in elections.
 type progress struct {
 	term, last, applied, view uint64
 	level                     uint32
+	joining                   bool
 }
 
 func (s progress) encode() []byte {
-	return fields(nil).number(s.term).number(s.last).number(s.applied).number(s.view).number(uint64(s.level))
+	f := fields(nil).number(s.term).number(s.last).number(s.applied).number(s.view).number(uint64(s.level))
+	if s.joining {
+		f = f.number(1)
+	}
+	return f
 }
 
 func decodeProgress(data []byte) (s progress, err error) {
@@ -179,7 +184,7 @@ func decodeProgress(data []byte) (s progress, err error) {
 	if level > math.MaxUint32 {
 		return s, errors.New("a member's feature level is out of range")
 	}
-	s.level = uint32(level)
+	s.level, s.joining = uint32(level), len(f) > 0
 	return s, nil
 }
 

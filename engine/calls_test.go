@@ -47,6 +47,7 @@ func FuzzProposal(f *testing.F) {
 
 func FuzzStanding(f *testing.F) {
 	f.Add(progress{term: 1, last: 1 << 40, applied: 3}.encode())
+	f.Add(progress{term: 1, last: 2, joining: true}.encode())
 	f.Add([]byte{0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := decodeProgress(data)

@@ -125,7 +125,7 @@ func (m *member) tryStart() error {
 	tune := append([]func(*engine.Config){func(conf *engine.Config) {
 		conf.Now = m.now
 		conf.Transport, conf.Codec = m.transport, codec{}
-		conf.Logs = &raftlog.Factory{SegmentBytes: raftlog.MinSegmentBytes, NoSync: true, Logger: replica.NewLogger(quiet())}
+		conf.Logs = c.logs()
 		if m.id != c.members[0].id {
 			conf.Join = c.history
 		}
@@ -135,6 +135,11 @@ func (m *member) tryStart() error {
 		return errors.Join(err, m.transport.Close())
 	}
 	return nil
+}
+
+// logs opens the logs of all members.
+func (c *cluster) logs() *raftlog.Factory {
+	return &raftlog.Factory{SegmentBytes: raftlog.MinSegmentBytes, NoSync: true, Logger: replica.NewLogger(quiet())}
 }
 
 func (c *cluster) listen(m *member) (net.Listener, func(context.Context, string) (net.Conn, error), error) {

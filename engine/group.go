@@ -38,6 +38,9 @@ type Group struct {
 	nonMembers nonMembers            // nodes that were told that they are not members
 
 	removedAt atomic.Uint64 // configuration index in a leader's last notice of this member's removal
+	joining   atomic.Bool   // askPosition is running
+	joinedAt  atomic.Uint64 // index of the position at which this member joined; 0 = it is not known, or it did not join
+	recording sync.Mutex    // held while the group changes its record in group.json
 
 	mu      sync.Mutex
 	term    *pipeline.Pipeline // of the present term of leadership; nil if this node does not lead
@@ -112,7 +115,7 @@ func (g *Group) open() (err error) {
 	}
 	g.replica, err = replica.Open(replica.Config{
 		Dir: c.Dir, Group: g.identity.Group, Incarnation: g.identity.Incarnation, ID: g.identity.NodeID,
-		Machine: c.Machine, Log: log, Transport: others, Joining: !g.identity.Founded, Rename: renamed,
+		Machine: c.Machine, Log: log, Transport: others, Joining: !g.identity.Founded, Join: g.join(), Rename: renamed,
 		SnapshotBytes: c.SnapshotBytes, TrailingBytes: c.TrailingBytes,
 		Heartbeat: c.Heartbeat, Election: c.Election, CommitTimeout: c.CommitTimeout,
 		Leadership: g.leadership, Changed: g.replicaChanged, Trace: applies, Logger: c.Logger,
@@ -173,9 +176,7 @@ func (g *Group) watchJoining() {
 	if g.replica.Await(g.life, 1) != nil {
 		return
 	}
-	id := g.identity
-	id.Founded = true
-	if err := id.save(g.config.Dir); err != nil {
+	if err := g.record(func(id *identity) { id.Founded = true }); err != nil {
 		g.replica.Fail(err)
 	}
 }

@@ -20,8 +20,8 @@ import (
 // identityName is the file that records the owner of a directory.
 const identityName = "group.json"
 
-// identity identifies a directory. Two fields can change: Founded is set once, and NodeID is set when a
-// restored directory is first opened, or changed by Config.Rename.
+// identity identifies a directory. These fields can change: Founded, JoinIndex and JoinTerm are set once, and NodeID is
+// set when a restored directory is first opened, or changed by Config.Rename.
 type identity struct {
 	Group       string            `json:"group"`
 	Incarnation entry.Incarnation `json:"incarnation"`
@@ -32,6 +32,11 @@ type identity struct {
 	Founded bool `json:"founded"`
 	// Joined says that the directory was created to join an existing group. Opening it never bootstraps one.
 	Joined bool `json:"joined,omitempty"`
+	// JoinIndex and JoinTerm are the position that a leader told this joined member before its first entry; zero =
+	// none has. The member takes no part in elections until its log has reached it (replica.Join). A founded
+	// directory without a position was joined by an earlier build, and its member is not limited.
+	JoinIndex uint64 `json:"join_index,omitempty"`
+	JoinTerm  uint64 `json:"join_term,omitempty"`
 	// Restored says that the machine was filled from a backup, or that Refound made it the beginning of a
 	// history. The node that first opens the directory bootstraps a group from the machine's content.
 	Restored bool `json:"restored,omitempty"`

@@ -2,14 +2,20 @@ package engine_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"math"
 	"net"
+	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-metrics"
 
 	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/engine/entry"
@@ -18,12 +24,27 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// idleGroups is the number of groups in BenchmarkIdleGroups.
-const idleGroups = 60
+var idleGroups = flag.Int("idle.groups", 60, "number of groups in BenchmarkIdleGroups")
 
-// BenchmarkIdleGroups measures a second of three processes with groups of three members each that have nothing to do,
-// over TCP and TLS: the time of the processors, and the writes to sockets and their bytes.
+const (
+	// idleFiles is the number of files that a member keeps open, and spareFiles that of all other files of the process.
+	idleFiles  = 5
+	spareFiles = 256
+	// foundedAtOnce is the number of groups that are founded at the same time. A group waits for its election most of
+	// that time.
+	foundedAtOnce = 64
+)
+
+// BenchmarkIdleGroups measures a second of three nodes with groups of three members each that have nothing to do, over
+// TCP and TLS: the time of the processors, the messages, the writes to sockets and their bytes, and the memory, open files
+// and goroutines at the end. The nodes share this process. A message is a request of Raft or its answer, and a write
+// carries all that are ready at the same time. Elections mean that the processors are too slow for so many groups.
+//
+//	go test ./engine -run '^$' -bench 'IdleGroups/heartbeat=500ms/commit=250ms' -benchtime 30x -idle.groups=1000 -timeout 30m
 func BenchmarkIdleGroups(b *testing.B) {
+	if most := (mostFiles(b) - spareFiles) / (3 * idleFiles); *idleGroups > most {
+		b.Fatalf("-idle.groups is %d; the limit on open files allows %d: raise it with ulimit -n", *idleGroups, most)
+	}
 	for _, c := range []struct{ heartbeat, commit time.Duration }{
 		{500 * time.Millisecond, 50 * time.Millisecond},  // the defaults
 		{500 * time.Millisecond, 250 * time.Millisecond}, // of the hosts of a cloud
@@ -35,14 +56,22 @@ func BenchmarkIdleGroups(b *testing.B) {
 			w := newIdle(b, engine.Tuning{Heartbeat: c.heartbeat, Election: c.heartbeat, CommitTimeout: c.commit})
 			w.found()
 			time.Sleep(3 * time.Second) // the leaders have stopped probing new members at once
+			requests := countRequests(b)
 			cpu, writes, bytes := processorTime(), w.writes.Load(), w.bytes.Load()
 			for b.Loop() {
 				time.Sleep(time.Second)
 			}
 			per := func(n int64) float64 { return float64(n) / float64(b.N) }
 			b.ReportMetric(per((processorTime() - cpu).Milliseconds()), "cpu-ms/s")
+			b.ReportMetric(per(2*(requests.appends.Load()+requests.votes.Load())), "messages/s")
+			b.ReportMetric(per(requests.votes.Load()), "votes/s")
 			b.ReportMetric(per(w.writes.Load()-writes), "writes/s")
 			b.ReportMetric(per(w.bytes.Load()-bytes)/1e3, "KB/s")
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			b.ReportMetric(float64(m.Sys-m.HeapReleased)/1e6, "MB")
+			b.ReportMetric(float64(openFiles(b)), "files")
+			b.ReportMetric(float64(runtime.NumGoroutine()), "goroutines")
 		})
 	}
 }
@@ -86,14 +115,14 @@ func newIdle(b *testing.B, tuning engine.Tuning) *idle {
 func (w *idle) found() {
 	var working sync.WaitGroup
 	next := make(chan int)
-	for range 16 {
+	for range foundedAtOnce {
 		working.Go(func() {
 			for n := range next {
 				w.foundOne(n)
 			}
 		})
 	}
-	for n := range idleGroups {
+	for n := range *idleGroups {
 		next <- n
 	}
 	close(next)
@@ -142,6 +171,54 @@ func processorTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// mostFiles returns the number of files that this process may have open.
+func mostFiles(b *testing.B) int {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		b.Fatal(err)
+	}
+	return int(min(l.Cur, math.MaxInt32))
+}
+
+// openFiles returns the number of files that this process has open.
+func openFiles(b *testing.B) int {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return len(entries)
+}
+
+// requestCount counts the requests of Raft that members handle. It gets them as raft's metrics.
+type requestCount struct {
+	metrics.BlackholeSink
+	appends, votes atomic.Int64
+}
+
+// countRequests counts the requests of all members of this process from now on.
+func countRequests(b *testing.B) *requestCount {
+	c := &requestCount{}
+	conf := metrics.DefaultConfig("")
+	conf.EnableHostname, conf.EnableRuntimeMetrics, conf.EnableTypePrefix = false, false, false
+	if _, err := metrics.NewGlobal(conf, c); err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
+// AddSampleWithLabels implements metrics.MetricSink. A heartbeat is one of the requests to append.
+func (c *requestCount) AddSampleWithLabels(key []string, _ float32, _ []metrics.Label) {
+	if len(key) != 3 || key[1] != "rpc" {
+		return
+	}
+	switch key[2] {
+	case "appendEntries":
+		c.appends.Add(1)
+	case "requestVote", "requestPreVote":
+		c.votes.Add(1)
+	}
 }
 
 // counting counts the writes to the connections that it accepts.

@@ -17,7 +17,6 @@ import (
 // earlier fails as unsent, and its sender repeats it. Each handler waits until the group is open.
 func (g *Group) registerHandlers() {
 	g.peers.Admit(g.admit)
-	g.peers.Votes(g.votes)
 	for kind, h := range map[transport.Kind]transport.Handler{
 		callPropose: g.handlePropose, callIndex: g.handleIndex, callTerm: g.handleTerm, callChange: g.handleChange, callRemoved: g.handleRemoved,
 	} {
@@ -56,18 +55,6 @@ func (g *Group) admit(id string) bool {
 		g.spawn(func() { g.notifyRemoved(g.life, replica.Peer{ID: id}) })
 	}
 	return false
-}
-
-// votes reports whether this member takes part in elections. A future member that no leader has sent anything does not:
-// its store may have been a voter before it left the group and deleted its data, so it may have forgotten entries that
-// it acknowledged.
-func (g *Group) votes() bool {
-	select {
-	case <-g.opened:
-		return len(g.replica.Members()) > 0
-	default:
-		return false
-	}
 }
 
 // configured reports whether a node is in the newest configuration of the log.

@@ -80,8 +80,8 @@ func (w *contacts) record(id string, own, s progress, err error) contact {
 	default:
 		of.lastSeen, of.silentSince, of.progress, of.term = now, time.Time{}, s, own.term
 		of.lag = own.last - min(own.last, s.last)
-		of.log, of.view = s.last >= own.applied, s.sees(own)
-		if of.lag > maxLearnerLag {
+		of.log, of.view = s.holds(own.applied), s.sees(own)
+		if of.lag > maxLearnerLag || s.joining {
 			of.steadySince = time.Time{}
 		} else if of.steadySince.IsZero() {
 			of.steadySince = now
@@ -90,6 +90,10 @@ func (w *contacts) record(id string, own, s progress, err error) contact {
 	w.all[id] = of
 	return of
 }
+
+// holds reports whether a member with progress s has the entry at index in its log and may get a vote. A member that
+// joins may have the entry and take no part in elections yet. The group could wait for its vote in vain.
+func (s progress) holds(index uint64) bool { return s.last >= index && !s.joining }
 
 // sees reports whether the view of a member with progress s has caught up with the leader's. The position of
 // a view that is being built is 0.

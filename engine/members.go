@@ -210,7 +210,7 @@ func (g *Group) promoteHere(ctx context.Context, p replica.Peer, since uint64) e
 	goal := g.replica.Applied().Index
 	for {
 		s, err := g.ask(ctx, p)
-		if err == nil && s.last >= goal {
+		if err == nil && s.holds(goal) {
 			p.Voter = true
 			return g.replica.Put(p, since)
 		}
@@ -278,10 +278,11 @@ func (g *Group) handleRemoved(_ context.Context, _ transport.Peer, request []byt
 
 // removed reports whether a leader told this member of its removal, in a configuration that is newer than the member's
 // own or that the member has applied itself. A member that is added again receives a newer configuration, and removed
-// is false again.
+// is false again. If its data was deleted, removed is false from the start, although it knows old configurations only: a
+// leader sends to members alone, so that a notice from before the position at which the member joined is outdated.
 func (g *Group) removed() bool {
 	told := g.removedAt.Load()
-	if told == 0 {
+	if g.replica.Waits() || told <= g.joinedAt.Load() {
 		return false
 	}
 	_, is, since := g.member(g.identity.NodeID)

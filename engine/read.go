@@ -206,13 +206,19 @@ func (g *Group) askIndex() (read readIndex, err error) {
 	if leader.ID == "" || leader.ID == g.identity.NodeID {
 		return read, errNotLeader()
 	}
+	read.leader = leader.ID
+	read.at, err = g.indexOf(ctx, leader)
+	return read, err
+}
+
+// indexOf asks a node for a read index, which it returns only if it leads.
+func (g *Group) indexOf(ctx context.Context, leader replica.Peer) (at Position, err error) {
 	data, err := g.call(ctx, leader, callIndex, nil)
 	if err != nil {
-		return read, err
+		return at, err
 	}
-	read.leader = leader.ID
 	f := fields(data)
-	return read, f.numbers(&read.at.Index, &read.at.Term)
+	return at, f.numbers(&at.Index, &at.Term)
 }
 
 // handleIndex notes the applied position, then confirms that this node leads. The position includes every change
@@ -246,14 +252,18 @@ func (g *Group) ask(ctx context.Context, p replica.Peer) (progress, error) {
 }
 
 // handleTerm returns an error if the replica has stopped. After an answer, the leader would count this member
-// as alive, and might remove a voter that the group needs.
+// as alive, and might remove a voter that the group needs. A joining member that knows no leader's position returns an
+// error too, because it may have forgotten a newer term, and confirm would count its answer.
 func (g *Group) handleTerm(context.Context, transport.Peer, []byte) ([]byte, error) {
 	if err := g.Err(); err != nil {
 		return nil, err
 	}
+	if g.replica.Waits() {
+		return nil, api.Errorf(api.LeaderUnavailable, "this member joins the group and confirms no leader yet")
+	}
 	// Read the term last, because confirm takes it for the newest term that this member knew when it
 	// answered.
-	s := progress{last: g.replica.Last(), applied: g.replica.Applied().Index, view: g.view(), level: g.config.MaxLevel}
+	s := progress{last: g.replica.Last(), applied: g.replica.Applied().Index, view: g.view(), level: g.config.MaxLevel, joining: !g.replica.Votes()}
 	s.term = g.replica.Term()
 	return s.encode(), nil
 }

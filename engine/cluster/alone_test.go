@@ -22,7 +22,7 @@ func TestADirectoryThatIsNotAloneIsNotOpenedAlone(t *testing.T) {
 		"nothing there yet":     {nil, ""},
 		"a cluster of one":      {&record{Phase: member}, ""},
 		"founding one":          {&record{Phase: founding}, ""},
-		"a member with others":  {&record{Phase: member, Members: others}, "node-1, node-2"},
+		"a member with others":  {&record{Phase: member, Members: others}, "node-1, node-2: start it as a member again (a bare node with --raft-bind, a process of a control plane with --bootstrap or --join)"},
 		"looking for a cluster": {&record{Phase: outside}, "on its way"},
 		"joining":               {&record{Phase: joining, Members: others}, "on its way"},
 		"waiting to be added":   {&record{Phase: adding, Members: others}, "on its way"},

@@ -127,6 +127,9 @@ func NodeID(dir, given, fresh string) (string, error) {
 	return fresh, nil
 }
 
+// withItsCluster says how to start a process with the cluster of its directory.
+const withItsCluster = "start it as a member again (a bare node with --raft-bind, a process of a control plane with --bootstrap or --join)"
+
 // CheckStandalone refuses with CONFLICT a directory that a process must not open without its cluster, because
 // other members rely on it, because it has not finished joining, or because it was removed.
 func CheckStandalone(dir string) error {
@@ -140,9 +143,9 @@ func CheckStandalone(dir string) error {
 		return wasRemoved(dir)
 	}
 	if r.Phase != member {
-		return api.Errorf(api.Conflict, "node %q in %s is on its way into a cluster: start it with --raft-bind as before, or, if it is to be alone, in an empty directory", r.NodeID, dir)
+		return api.Errorf(api.Conflict, "node %q in %s is on its way into a cluster: %s, or, if it is to be alone, in an empty directory", r.NodeID, dir, withItsCluster)
 	}
-	return api.Errorf(api.Conflict, "node %q in %s is a member of a cluster with %s: start it as before, with --raft-bind, where the others reach it; to have it alone, remove them from the cluster first", r.NodeID, dir, strings.Join(slices.Sorted(maps.Keys(r.Members)), ", "))
+	return api.Errorf(api.Conflict, "node %q in %s is a member of a cluster with %s: %s, where the others reach it; to have it alone, remove them from the cluster first", r.NodeID, dir, strings.Join(slices.Sorted(maps.Keys(r.Members)), ", "), withItsCluster)
 }
 
 func wasRemoved(dir string) error {

@@ -126,7 +126,7 @@ func loadSecret(dir, given string, mint bool) (secret, error) {
 			return secret{}, err
 		}
 	default:
-		return secret{}, api.Errorf(api.ValidationError, "a node that joins needs the cluster's join token: it is in %s in the data directory of each member", TokenFile)
+		return secret{}, api.Errorf(api.ValidationError, "a node that joins needs the cluster's join token: it is in %[1]s in the data directory of each member (of a control plane in controlplane/%[1]s)", TokenFile)
 	}
 	if have {
 		return s, nil

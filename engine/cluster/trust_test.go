@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"io/fs"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/engine/transport"
 )
 
@@ -147,41 +150,79 @@ func testIdentity(t *testing.T, token, id string, now func() time.Time) *identit
 	return i
 }
 
+// TestOnlyMembersSpeak connects two processes, one of which shows a certificate that the other must refuse. The error of the
+// refusing side says why. A side that is lax verifies nothing, so that only the other side can refuse.
 func TestOnlyMembersSpeak(t *testing.T) {
 	t.Parallel()
-	now := time.Now
-	later := func() time.Time { return time.Now().Add(certificateLife + time.Minute) }
-	server := testIdentity(t, testSecret, "server", now)
-	stale := testIdentity(t, testSecret, "client", now)
-	if _, err := stale.certificate(); err != nil {
-		t.Fatal(err)
+	good := func(id string) *identity { return testIdentity(t, testSecret, id, time.Now) }
+	ahead := func(id string, by time.Duration) *identity {
+		return testIdentity(t, testSecret, id, func() time.Time { return time.Now().Add(by) })
 	}
+	const expired, early = -certificateLife - time.Minute, certificateSlew + time.Minute
+	foreign := testIdentity(t, testSecret+"x", "peer", time.Now)
+	part := fleetCertificate(t)
 	for name, c := range map[string]struct {
-		client *tls.Config
-		server *tls.Config
-		ok     bool
-		says   string
+		client, server         *tls.Config
+		clientSays, serverSays string // "" = this side does not refuse
 	}{
-		"a member":               {testIdentity(t, testSecret, "client", now).Client("server"), server.Server(), true, ""},
-		"whoever answers":        {testIdentity(t, testSecret, "client", now).Client(""), server.Server(), true, ""},
-		"not who was meant":      {testIdentity(t, testSecret, "client", now).Client("other"), server.Server(), false, `node "server" answers where node "other"`},
-		"another secret":         {testIdentity(t, testSecret+"x", "client", now).Client("server"), server.Server(), false, "another join token"},
-		"no certificate":         {&tls.Config{InsecureSkipVerify: true}, server.Server(), false, ""},
-		"a certificate that ran": {testIdentity(t, testSecret, "client", later).Client("server"), server.Server(), false, "set the clocks"},
+		"a member":                 {good("client").Client("server"), good("server").Server(), "", ""},
+		"whoever answers":          {good("client").Client(""), good("server").Server(), "", ""},
+		"not who was meant":        {good("client").Client("other"), good("server").Server(), `node "server" answers where node "other" was expected: has its address been given to another?`, ""},
+		"a server with no name":    {good("client").Client(""), good("").Server(), "names no node", ""},
+		"a client with no name":    {lax(good("").Client("")), good("server").Server(), "", "names no node"},
+		"a server's other secret":  {good("client").Client("server"), lax(foreign.Server()), "another join token: give all nodes", ""},
+		"a client's other secret":  {lax(foreign.Client("server")), good("server").Server(), "", "another join token: give all nodes"},
+		"an expired server":        {good("client").Client("server"), lax(ahead("server", expired).Server()), "not valid now: set the clocks of both machines", ""},
+		"an expired client":        {lax(ahead("client", expired).Client("server")), good("server").Server(), "", "not valid now: set the clocks of both machines"},
+		"a server before its time": {good("client").Client("server"), lax(ahead("server", early).Server()), "not valid now: set the clocks of both machines", ""},
+		"a client before its time": {lax(ahead("client", early).Client("server")), good("server").Server(), "", "not valid now: set the clocks of both machines"},
+		"a host of the fleet":      {&tls.Config{InsecureSkipVerify: true, Certificates: part}, good("server").Server(), "", "another join token"},
+		"a host that answers":      {good("client").Client("server"), &tls.Config{Certificates: part}, "another join token", ""},
+		"no certificate":           {&tls.Config{InsecureSkipVerify: true}, good("server").Server(), "", "didn't provide a certificate"},
 		"old TLS": {&tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12,
-			GetClientCertificate: testIdentity(t, testSecret, "c", now).Client("").GetClientCertificate}, server.Server(), false, ""},
+			GetClientCertificate: good("c").Client("").GetClientCertificate}, good("server").Server(), "", "unsupported versions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err, _ := shake(t, c.client, c.server)
-			if (err == nil) != c.ok {
-				t.Fatalf("the client: %v", err)
+			clientErr, serverErr := shake(t, c.client, c.server)
+			if refused := c.clientSays+c.serverSays != ""; (clientErr != nil) != refused {
+				t.Fatalf("the client: %v, the server: %v", clientErr, serverErr)
 			}
-			if c.says != "" && (!strings.Contains(err.Error(), c.says) || api.CodeOf(err) != api.Unauthorized) {
-				t.Errorf("%v does not say %q", err, c.says)
+			for says, err := range map[string]error{c.clientSays: clientErr, c.serverSays: serverErr} {
+				if says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+					t.Errorf("%v does not say %q", err, says)
+				}
+			}
+			if c.clientSays != "" && api.CodeOf(clientErr) != api.Unauthorized {
+				t.Errorf("the client's error has the code %s", api.CodeOf(clientErr))
 			}
 		})
 	}
+}
+
+// lax removes the checks from a configuration. The side still shows its certificate.
+func lax(c *tls.Config) *tls.Config {
+	c.VerifyConnection = nil
+	return c
+}
+
+// fleetCertificate returns the certificate of a host of a fleet, which another authority issues (ADR 0068).
+func fleetCertificate(t *testing.T) []tls.Certificate {
+	t.Helper()
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	root, err := certificate.NewRoot(time.Now(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := certificate.NewRequest(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := root.Issue(request, certificate.Identity{Kind: certificate.Host, ID: "host_1", Store: "store_1"}, nil, time.Now(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}
 }
 
 func TestCertificatesAreRenewedInTime(t *testing.T) {

@@ -71,6 +71,8 @@ type Config struct {
 	// Joining says that this member has never been part of its group, according to its directory. Machine and
 	// log may then both be empty.
 	Joining bool
+	// Join limits a member that joined with an empty directory; nil = this member is not limited.
+	Join *Join
 	// Rename gives the group's only voter the name ID. Open refuses it in a group with other members.
 	Rename bool
 	// A follower stands for election when it has heard no leader for a random time from Heartbeat to twice
@@ -107,6 +109,7 @@ type Replica struct {
 	id            raft.ServerID
 	identity      entry.Applied // group and incarnation
 	joining       bool
+	join          *joinGate // nil = not limited
 	machine       Machine
 	journal       *journal
 	snapshots     *snapshots
@@ -128,6 +131,7 @@ type Replica struct {
 	cause   error // set before failed is closed
 
 	snapshotting sync.Mutex // one snapshot at a time
+	reloading    sync.Mutex // held while reload changes raft's configuration
 	closing      chan struct{}
 	running      sync.WaitGroup // the goroutines that start and scheduleElection started
 	closeOnce    sync.Once
@@ -211,6 +215,13 @@ func (r *Replica) start(c Config) error {
 	if err := r.reconcile(); err != nil {
 		return err
 	}
+	var err error
+	if r.join, err = r.newJoinGate(c.Join); err != nil {
+		return err
+	}
+	if r.join != nil {
+		conf.HeartbeatTimeout, conf.ElectionTimeout = never, never // until awaitVotes
+	}
 	if c.Rename {
 		if err := r.rename(); err != nil {
 			return err
@@ -218,9 +229,9 @@ func (r *Replica) start(c Config) error {
 	}
 	seen := r.transport
 	if r.wrapped != nil {
+		r.wrapped.join = r.join
 		seen = r.wrapped
 	}
-	var err error
 	if r.raft, err = raft.NewRaft(conf, fsm{r}, r.journal, r.journal, r.snapshots, seen); err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
@@ -239,16 +250,21 @@ func (r *Replica) start(c Config) error {
 	if r.wrapped != nil {
 		r.running.Go(func() { r.wrapped.pump(r.closing) })
 	}
+	if r.join != nil {
+		r.running.Go(func() { r.awaitVotes(c) })
+		return nil
+	}
 	return r.scheduleElection(c.Heartbeat)
 }
 
 // scheduleElection makes this member stand for its first election after a delay that depends on its rank.
 func (r *Replica) scheduleElection(heartbeat time.Duration) error {
-	now := r.raft.ReloadableConfig()
-	now.HeartbeatTimeout = heartbeat
+	begin := func() error {
+		return r.reload(func(c *raft.ReloadableConfig) { c.HeartbeatTimeout = heartbeat })
+	}
 	delay := r.rank() * electionStagger
 	if delay == 0 {
-		if err := r.raft.ReloadConfig(now); err != nil {
+		if err := begin(); err != nil {
 			return errors.Join(fmt.Errorf("start raft: %w", err), r.halt())
 		}
 		return nil
@@ -256,13 +272,22 @@ func (r *Replica) scheduleElection(heartbeat time.Duration) error {
 	r.running.Go(func() {
 		select {
 		case <-time.After(delay):
-			if err := r.raft.ReloadConfig(now); err != nil {
+			if err := begin(); err != nil {
 				r.fail(fmt.Errorf("start raft: %w", err))
 			}
 		case <-r.closing:
 		}
 	})
 	return nil
+}
+
+// reload changes raft's configuration. Two changes at a time could undo each other, because raft takes the whole.
+func (r *Replica) reload(change func(*raft.ReloadableConfig)) error {
+	r.reloading.Lock()
+	defer r.reloading.Unlock()
+	c := r.raft.ReloadableConfig()
+	change(&c)
+	return r.raft.ReloadConfig(c)
 }
 
 // rank counts the voters whose names sort before this member's.

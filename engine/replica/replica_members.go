@@ -78,8 +78,16 @@ func (r *Replica) Leader() (id, address string) {
 	return string(leader), string(at)
 }
 
-// Term returns the newest term that this replica knows.
-func (r *Replica) Term() uint64 { return r.raft.CurrentTerm() }
+// Term returns the newest term that this replica knows. A joining member knows the term of its position before raft has
+// heard of it.
+func (r *Replica) Term() uint64 {
+	term := r.raft.CurrentTerm()
+	if r.join != nil {
+		at, _ := r.join.position()
+		term = max(term, at.Term)
+	}
+	return term
+}
 
 // Last returns the index of the newest entry in the log.
 func (r *Replica) Last() uint64 { return r.raft.LastIndex() }

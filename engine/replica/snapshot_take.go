@@ -21,9 +21,8 @@ func (r *Replica) Snapshot() error {
 		return r.Unhealthy()
 	}
 	// Raft keeps a number of entries before a snapshot's position; TrailingBytes is a number of bytes.
-	conf := r.raft.ReloadableConfig()
-	conf.TrailingLogs = r.journal.trailing(r.raft.LastIndex(), r.trailingBytes)
-	if err := r.raft.ReloadConfig(conf); err != nil {
+	trailing := r.journal.trailing(r.raft.LastIndex(), r.trailingBytes)
+	if err := r.reload(func(c *raft.ReloadableConfig) { c.TrailingLogs = trailing }); err != nil {
 		return fmt.Errorf("set the log kept behind a snapshot: %w", err)
 	}
 	err := r.raft.Snapshot().Error()

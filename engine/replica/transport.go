@@ -16,11 +16,13 @@ type Transport interface {
 	raft.WithPreVote
 }
 
-// raftTransport wraps the Transport for raft. It sends no entries once the replica has stopped, and delivers
-// the messages of AdvanceCommit together with those that arrive.
+// raftTransport wraps the Transport for raft. It sends no entries once the replica has stopped, refuses the messages
+// that a member must not handle while it joins, and delivers the messages of AdvanceCommit together with those that
+// arrive.
 type raftTransport struct {
 	Transport
 	rpcs     chan raft.RPC
+	join     *joinGate     // set before raft starts
 	stopped  func() error  // the error that stopped the replica; nil while it runs
 	advanced atomic.Uint64 // the newest index that AdvanceCommit has delivered
 }
@@ -62,12 +64,27 @@ func (p *stoppable) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.Ap
 // Consumer returns the channel of the messages to raft.
 func (w *raftTransport) Consumer() <-chan raft.RPC { return w.rpcs }
 
+// SetHeartbeatHandler sets raft's function for heartbeats, which do not go through the Consumer.
+func (w *raftTransport) SetHeartbeatHandler(handle func(raft.RPC)) {
+	w.Transport.SetHeartbeatHandler(func(rpc raft.RPC) {
+		if err := w.join.refuse(rpc.Command); err != nil {
+			rpc.Respond(nil, err)
+			return
+		}
+		handle(rpc)
+	})
+}
+
 // pump forwards arriving messages to raft until done is closed.
 func (w *raftTransport) pump(done <-chan struct{}) {
 	arriving := w.Transport.Consumer()
 	for {
 		select {
 		case rpc := <-arriving:
+			if err := w.join.refuse(rpc.Command); err != nil {
+				rpc.Respond(nil, err)
+				continue
+			}
 			select {
 			case w.rpcs <- rpc:
 			case <-done:

@@ -137,11 +137,11 @@ func TestEntriesArriveAsTheyWere(t *testing.T) {
 	t.Parallel()
 	networks(t, func(t *testing.T, net *memnet.Net) {
 		w := newWorld(t, net, "a", "b")
-		const groups, each = 3, 12
-		ctx := within(t)
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		for i := range groups {
+		ctx, stop := context.WithCancel(within(t))
+		var receivers, senders sync.WaitGroup
+		defer receivers.Wait()
+		defer stop()
+		for i := range 3 {
 			var ends []*transport.Group
 			for _, id := range w.ids {
 				g, err := w.node[id].Group(fmt.Sprint(i), incarnation)
@@ -151,57 +151,78 @@ func TestEntriesArriveAsTheyWere(t *testing.T) {
 				t.Cleanup(func() { _ = g.Close() })
 				ends = append(ends, g)
 			}
-			wg.Go(func() {
-				for range each {
-					var rpc raft.RPC
-					select {
-					case rpc = <-ends[1].Consumer():
-					case <-ctx.Done():
+			receivers.Go(func() { receiveEntries(ctx, t, ends[1]) })
+			senders.Go(func() {
+				const each = 12
+				for n := 0; n < each; {
+					if ctx.Err() != nil {
+						t.Errorf("group %d: only %d of %d requests were answered", i, n, each)
 						return
 					}
-					for _, l := range rpc.Command.(*raft.AppendEntriesRequest).Entries {
-						if want := bytes.Repeat([]byte{byte(l.Term)}, len(l.Data)); !bytes.Equal(l.Data, want) {
-							t.Errorf("an entry of %d bytes is not what was sent", len(l.Data))
-						}
-					}
-					rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
+					n += sendEntries(ends[0], w.at["b"], i*each, n, each)
 				}
-			})
-			wg.Go(func() {
-				p, err := ends[0].AppendEntriesPipeline("b", raft.ServerAddress(w.at["b"]))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer p.Close()
-				var done sync.WaitGroup
-				done.Go(func() {
-					for range each {
-						select {
-						case f := <-p.Consumer():
-							if err := f.Error(); err != nil {
-								t.Error(err)
-							}
-						case <-ctx.Done():
-							t.Error("an answer is missing")
-							return
-						}
-					}
-				})
-				for n := range each {
-					term := uint64(1 + i*each + n)
-					size := transport.MaxFrame/2 + n*transport.MaxFrame/4
-					data := bytes.Repeat([]byte{byte(term)}, size)
-					_, err := p.AppendEntries(&raft.AppendEntriesRequest{
-						RPCHeader: raft.RPCHeader{ID: []byte("a"), Addr: []byte("a")}, Term: 1, PrevLogEntry: 1,
-						Entries: []*raft.Log{{Index: 1, Term: term, Data: data}},
-					}, &raft.AppendEntriesResponse{})
-					if err != nil {
-						t.Error(err)
-					}
-				}
-				done.Wait()
 			})
 		}
+		senders.Wait()
 	})
+}
+
+// receiveEntries answers requests until ctx ends. Each byte of an entry must be the entry's term.
+func receiveEntries(ctx context.Context, t *testing.T, g *transport.Group) {
+	for {
+		select {
+		case rpc := <-g.Consumer():
+			for _, l := range rpc.Command.(*raft.AppendEntriesRequest).Entries {
+				if want := bytes.Repeat([]byte{byte(l.Term)}, len(l.Data)); !bytes.Equal(l.Data, want) {
+					t.Errorf("an entry of %d bytes is not what was sent", len(l.Data))
+				}
+			}
+			rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sendEntries sends the requests [from, to) through one pipeline, and returns the number of answers. On a busy machine an
+// answer may take longer than RPCTimeout, which ends the pipeline; the caller then sends the rest through another one.
+func sendEntries(g *transport.Group, to string, term, from, until int) (answers int) {
+	p, err := g.AppendEntriesPipeline("b", raft.ServerAddress(to))
+	if err != nil {
+		return 0
+	}
+	defer p.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	var draining sync.WaitGroup
+	defer draining.Wait()
+	defer stop()
+	draining.Go(func() {
+		for {
+			select {
+			case <-p.Consumer(): // its window is smaller than the number of requests
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	var sent []raft.AppendFuture
+	for n := from; n < until; n++ {
+		value := uint64(1 + term + n)
+		data := bytes.Repeat([]byte{byte(value)}, transport.MaxFrame/2+n*transport.MaxFrame/4)
+		future, err := p.AppendEntries(&raft.AppendEntriesRequest{
+			RPCHeader: raft.RPCHeader{ID: []byte("a"), Addr: []byte("a")}, Term: 1, PrevLogEntry: 1,
+			Entries: []*raft.Log{{Index: 1, Term: value, Data: data}},
+		}, &raft.AppendEntriesResponse{})
+		if err != nil {
+			break
+		}
+		sent = append(sent, future)
+	}
+	for _, future := range sent {
+		if future.Error() != nil {
+			break
+		}
+		answers++
+	}
+	return answers
 }

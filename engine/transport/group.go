@@ -55,7 +55,6 @@ type Group struct {
 
 	heartbeat atomic.Pointer[func(raft.RPC)]
 	admit     atomic.Pointer[func(string) bool]
-	votes     atomic.Pointer[func() bool] // see Votes
 	staging   atomic.Pointer[image.Staging]
 
 	ctx    context.Context // ends with the Group
@@ -103,22 +102,6 @@ func (g *Group) Admit(ask func(id string) bool) {
 		return
 	}
 	g.admit.Store(&ask)
-}
-
-// Votes sets the function that tells whether the group takes part in elections. It is called for each request for a
-// vote, on the goroutine that reads from the sender, so it must not block. nil = it does.
-func (g *Group) Votes(ask func() bool) {
-	if ask == nil {
-		g.votes.Store(nil)
-		return
-	}
-	g.votes.Store(&ask)
-}
-
-// mayVote reports whether a message of a kind may reach raft although it may be a request for a vote.
-func (g *Group) mayVote(kind frameKind) bool {
-	ask := g.votes.Load()
-	return ask == nil || kind != frameVote && kind != framePreVote || (*ask)()
 }
 
 func (g *Group) admits(id string) bool {

@@ -143,10 +143,6 @@ func (c *conn) handleRaft(h header, payload []byte) error {
 		c.sendFault(h.request, faultUnseen, err)
 		return nil
 	}
-	if !g.mayVote(h.kind) {
-		c.sendFault(h.request, faultUnseen, remoteErrorf("node %q waits for its group and does not vote", c.t.id))
-		return nil
-	}
 	command, sender, err := decodeRequest(h.kind, payload)
 	if err != nil {
 		return err
