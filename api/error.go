@@ -97,6 +97,10 @@ func Codes() []Code {
 	return all
 }
 
+// DetailUnchanged is the name of a detail. If it is true, the refused request changed nothing and never will, so that a
+// client may send it again even without an Idempotency-Key.
+const DetailUnchanged = "unchanged"
+
 // Error is the error of a request. The client sees Code, Message and Details, but not the cause.
 type Error struct {
 	Code       Code

@@ -37,7 +37,7 @@ type repeat int
 
 const (
 	// repeatRefused retries a call without an Idempotency-Key only if the server has refused it with status
-	// 429, because then the server did nothing. A call with a key is retried as with repeatAlways.
+	// 429 or with api.DetailUnchanged, because then the server did nothing. A call with a key is retried as with repeatAlways.
 	repeatRefused repeat = iota
 	// repeatAlways also retries after any other retryable code and if the network failed, because the call
 	// changes nothing, or repeating it has no further effect.
@@ -98,15 +98,29 @@ func (c *Client) do(ctx context.Context, k call) (status int, err error) {
 		key = newKey()
 	}
 	safe := k.repeat == repeatAlways || key != ""
+	began := time.Now()
 	for try := 0; ; try++ {
 		status, err = c.try(ctx, k, body, key)
-		if err == nil || try >= c.retries || !again(err, safe) || ctx.Err() != nil {
+		if err == nil || !again(err, safe) || ctx.Err() != nil {
 			return status, err
 		}
-		if e := c.sleep(ctx, backoff(try, err)); e != nil {
+		wait := backoff(try, err)
+		if !c.hasRetry(try, time.Since(began)+wait, err) {
+			return status, err
+		}
+		if e := c.sleep(ctx, wait); e != nil {
 			return status, err
 		}
 	}
+}
+
+// hasRetry reports whether the client's limits allow another try, which would begin after the given time.
+func (c *Client) hasRetry(try int, after time.Duration, err error) bool {
+	var e *api.Error
+	if c.retries > 0 && c.retryTime > 0 && errors.As(err, &e) && e.RetryAfter > 0 {
+		return after <= c.retryTime
+	}
+	return try < c.retries
 }
 
 // again reports whether a failed try may be repeated.
@@ -115,8 +129,8 @@ func again(err error, safe bool) bool {
 	if !errors.As(err, &e) {
 		return safe // the network failed, so the outcome is unknown
 	}
-	// 429 means that nothing was done. After another error that is not certain.
-	return e.Code.Retryable() && (safe || e.Code.Status() == http.StatusTooManyRequests)
+	// 429 means that nothing was done. After another error that is not certain, unless the server says so.
+	return e.Code.Retryable() && (safe || e.Code.Status() == http.StatusTooManyRequests || e.Details[api.DetailUnchanged] == true)
 }
 
 // backoff returns the wait before the next try. The wait doubles from firstWait to mostWait. Half of it is
@@ -262,10 +276,31 @@ func readError(resp *http.Response) error {
 	// The body is exact; the header has whole seconds.
 	if ms, ok := p.Details["retry_after_ms"].(float64); ok && ms > 0 && ms < maxRetryAfterMs {
 		e.RetryAfter = time.Duration(ms) * time.Millisecond
-	} else if s, err := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 32); err == nil && s > 0 {
-		e.RetryAfter = time.Duration(s) * time.Second
+	} else {
+		e.RetryAfter = retryAfter(resp.Header)
 	}
 	return e
+}
+
+// retryAfter returns the wait that the header Retry-After asks for, in seconds or as a date; 0 = none. A date is compared
+// with the server's own, because the client's clock may differ.
+func retryAfter(h http.Header) time.Duration {
+	text := h.Get("Retry-After")
+	if s, err := strconv.ParseInt(text, 10, 32); err == nil {
+		return max(0, time.Duration(s)*time.Second)
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	if wait := at.Sub(now); wait > 0 && wait < maxRetryAfterMs*time.Millisecond {
+		return wait
+	}
+	return 0
 }
 
 // codeOfStatus returns the code for a response without one, such as a proxy's.

@@ -40,13 +40,14 @@ const (
 
 // Client calls one endpoint. It is safe for concurrent use, and goroutines should share one.
 type Client struct {
-	base    string // endpoint without a slash at its end
-	key     string
-	bearer  string // the value of the Authorization header
-	http    *http.Client
-	retries int
-	timeout time.Duration
-	sleep   sleeper
+	base      string // endpoint without a slash at its end
+	key       string
+	bearer    string // the value of the Authorization header
+	http      *http.Client
+	retries   int
+	retryTime time.Duration
+	timeout   time.Duration
+	sleep     sleeper
 
 	keyedWrites bool
 	namespace   string
@@ -60,11 +61,16 @@ type Option func(*Client)
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
 // WithRetries sets the number of retries after the first try; default DefaultRetries, 0 = none. Any call that
-// the server has refused with status 429 (such as OVERLOADED or RATE_LIMITED) is retried. After another
-// retryable code or a failure of the network the outcome is unknown. Then only calls are retried whose repeat
-// has no second effect: reads, most acks, writes with an Idempotency-Key, and writes that set a state, such
-// as PauseQueue.
+// the server has refused with status 429 (such as OVERLOADED or RATE_LIMITED), or with api.DetailUnchanged, is
+// retried. After another retryable code or a failure of the network the outcome is unknown. Then only calls
+// are retried whose repeat has no second effect: reads, most acks, writes with an Idempotency-Key, and writes
+// that set a state, such as PauseQueue.
 func WithRetries(n int) Option { return func(c *Client) { c.retries = max(n, 0) } }
+
+// WithRetryTime replaces the number of retries for calls that the server refuses with a Retry-After: they are retried
+// until d has passed since the first try, and not at all if the server asks for a later time. With 0, the default, the
+// number limits these retries too, and a call waits as long as the server asks. Without retries d has no effect.
+func WithRetryTime(d time.Duration) Option { return func(c *Client) { c.retryTime = d } }
 
 // WithKeyedWrites gives an Idempotency-Key to each write whose repeat would have a second effect, so that the
 // write is also retried if its outcome is unknown. Fetches, heartbeats, AckBatch, CreateKey, RotateKey,

@@ -79,6 +79,7 @@ func against(t *testing.T, answers ...func(http.ResponseWriter)) (*Client, *scri
 const (
 	overloaded = `{"error":"later","code":"OVERLOADED","details":{"retryable":true,"retry_after_ms":2500}}`
 	noLeader   = `{"error":"wait","code":"LEADER_UNAVAILABLE"}`
+	changeless = `{"error":"wait","code":"LEADER_UNAVAILABLE","details":{"retryable":true,"retry_after_ms":1000,"unchanged":true}}`
 	enqueued   = `{"job_id":"job_1","status":"pending","unique_existing":false}`
 )
 
@@ -110,11 +111,13 @@ func TestRetries(t *testing.T) {
 		{"a write of unknown outcome", enqueue, []func(http.ResponseWriter){hangsUp, says(503, noLeader), says(201, enqueued)}, 3, true, ""},
 		{"a write without a key, refused for load", enqueue, []func(http.ResponseWriter){says(429, overloaded), says(201, enqueued)}, 2, false, ""},
 		{"a write without a key, of unknown outcome", enqueue, []func(http.ResponseWriter){hangsUp}, 1, false, api.Internal},
+		{"a write without a key that changed nothing", enqueue, []func(http.ResponseWriter){says(503, changeless), says(201, enqueued)}, 2, false, ""},
 		{"a write refused for good", enqueue, []func(http.ResponseWriter){says(400, `{"error":"x","code":"VALIDATION_ERROR"}`)}, 1, true, api.ValidationError},
 		{"a write that never works", enqueue, []func(http.ResponseWriter){says(503, noLeader)}, 1 + DefaultRetries, true, api.LeaderUnavailable},
 		{"a fetch refused for load", fetch, []func(http.ResponseWriter){says(429, overloaded), says(204, "")}, 2, false, ""},
 		{"a fetch of unknown outcome", fetch, []func(http.ResponseWriter){hangsUp}, 1, false, api.Internal},
 		{"a fetch without a leader", fetch, []func(http.ResponseWriter){says(503, noLeader)}, 1, false, api.LeaderUnavailable},
+		{"a fetch that changed nothing", fetch, []func(http.ResponseWriter){says(503, changeless), says(204, "")}, 2, false, ""},
 		{"a fetch with a key, of unknown outcome", keyed, []func(http.ResponseWriter){hangsUp, says(503, noLeader), says(200, `{"job_id":"job_1"}`)}, 3, true, ""},
 		{"a fetch with a key that has lost its jobs", keyed, []func(http.ResponseWriter){hangsUp, says(409, `{"error":"x","code":"LEASE_LOST"}`)}, 2, true, api.LeaseLost},
 		{"an ack of unknown outcome", ack, []func(http.ResponseWriter){hangsUp, says(200, `{"status":"ok"}`)}, 2, false, ""},
@@ -167,6 +170,36 @@ func TestBackoff(t *testing.T) {
 		if d := backoff(try, nil); d <= 0 || d > mostWait {
 			t.Errorf("wait %d is %v", try, d)
 		}
+	}
+}
+
+// TestRetryAfterDates checks that a date in Retry-After counts from the server's own, and that a past or distant one is no
+// wait.
+func TestRetryAfterDates(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC) // not this machine's clock
+	for _, c := range []struct {
+		header string
+		want   time.Duration
+	}{
+		{now.Add(90 * time.Second).Format(http.TimeFormat), 90 * time.Second},
+		{now.Add(time.Hour).Format(time.RFC850), time.Hour},
+		{now.Add(-time.Minute).Format(http.TimeFormat), 0},
+		{now.Add(367 * 24 * time.Hour).Format(http.TimeFormat), 0},
+		{"soon", 0},
+		{"-5", 0},
+	} {
+		client, _, _ := against(t, says(503, noLeader, "Retry-After", c.header, "Date", now.Format(http.TimeFormat)))
+		WithRetries(0)(client)
+		_, err := client.Info(t.Context())
+		var e *api.Error
+		if !errors.As(err, &e) || e.RetryAfter != c.want {
+			t.Errorf("Retry-After %s: %#v, want %v", c.header, err, c.want)
+		}
+	}
+	// Without the server's date, this clock counts.
+	if got := retryAfter(http.Header{"Retry-After": {time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}}); got < 59*time.Minute || got > time.Hour {
+		t.Errorf("an hour from now is a wait of %v", got)
 	}
 }
 

@@ -185,8 +185,9 @@ func problemSchema() object {
 				"type":        "object",
 				"description": "Details by code; for retryable codes, retryable is true.",
 				"properties": object{
-					"retryable":      object{"type": "boolean"},
-					"retry_after_ms": object{"type": "integer"},
+					"retryable":         object{"type": "boolean"},
+					"retry_after_ms":    object{"type": "integer"},
+					api.DetailUnchanged: object{"type": "boolean", "description": "If true, the request changed nothing and never will: it can be sent again without an Idempotency-Key."},
 				},
 			},
 		},

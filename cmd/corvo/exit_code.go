@@ -50,17 +50,21 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// advice returns an error's text and, for a wrong endpoint, another leader, a failed connection or a timeout, the next
-// step for the user.
+// advice returns an error's text and, for a wrong endpoint, another or no leader, a failed connection or a timeout, the
+// next step for the user.
 func advice(err error) string {
 	text := oneLine(err)
 	var request *url.Error
 	var dial *net.OpError
 	var answer *api.Error
 	var unknown x509.UnknownAuthorityError
+	var invalid x509.CertificateInvalidError
+	var named x509.HostnameError
 	switch {
 	case errors.As(err, &answer) && answer.Code == api.LeaderUnavailable && answer.Details["leader_addr"] != nil:
 		return oneLine(fmt.Errorf("%w; the leader is at %v", err, answer.Details["leader_addr"]))
+	case errors.As(err, &answer) && answer.Code == api.LeaderUnavailable:
+		return text + "; if this lasts, read /readyz of the endpoint and the log of its server"
 	case errors.As(err, &answer) && strings.HasPrefix(answer.Message, "no route ") && strings.Contains(answer.Message, " /cloud/v1/"):
 		return text + "; the endpoint is a node, not the cloud: give the URL of the cloud's gateway or control plane with --endpoint, or an API key for the node with --api-key-file or CORVO_API_KEY"
 	case !errors.As(err, &request):
@@ -69,6 +73,10 @@ func advice(err error) string {
 		return text + "; no server answers there: start a node with corvo server, or give its URL with --endpoint or CORVO_ENDPOINT"
 	case errors.As(err, &unknown):
 		return text + "; for a control plane set SSL_CERT_FILE to the fleet-root.pem of its data directory, or use a gateway"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return text + "; set the clock of this machine, or of the server, which renews its certificate by itself if it is a process of the control plane with a quorum"
+	case errors.As(err, &named):
+		return text + "; use a name or address of the certificate, or for a control plane start its process with this one in --advertise"
 	case errors.Is(err, context.DeadlineExceeded):
 		return text + "; the server took too long and may have carried out the request: check before you repeat it"
 	}

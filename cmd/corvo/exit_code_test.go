@@ -1,10 +1,15 @@
 package main
 
 import (
+	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/corvo/corvo/api/client"
 )
 
 // TestOperatorsErrorsSayWhatToDo checks the advice of errors that an operator of a fleet meets.
@@ -35,6 +40,35 @@ func TestOperatorsErrorsSayWhatToDo(t *testing.T) {
 				t.Errorf("%d %s%s, want %d with %q", a.code, a.stdout, a.stderr, c.code, c.says)
 			}
 		})
+	}
+}
+
+// TestEnqueueWaitsForAServerThatStarts checks that a command waits for a server that refuses it for a while, and ends with
+// advice if the server asks for too long a wait.
+func TestEnqueueWaitsForAServerThatStarts(t *testing.T) {
+	t.Parallel()
+	refusal := func(ms int) string {
+		return fmt.Sprintf(`{"code":"LEADER_UNAVAILABLE","error":"starting","details":{"retryable":true,"retry_after_ms":%d,"unchanged":true}}`, ms)
+	}
+	server := func(body string, times int32) *httptest.Server {
+		var tries atomic.Int32
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if tries.Add(1) > times {
+				_, _ = w.Write([]byte(`{"job_id":"job_1","status":"pending"}`))
+				return
+			}
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write([]byte(body))
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	starting, stuck := server(refusal(1), client.DefaultRetries+1), server(refusal(60_000), math.MaxInt32)
+	if a := corvo(t, []string{"CORVO_ENDPOINT=" + starting.URL}, "enqueue", "q"); a.code != 0 || a.stdout != "job_1\n" {
+		t.Errorf("%d %s%s", a.code, a.stdout, a.stderr)
+	}
+	if a := corvo(t, []string{"CORVO_ENDPOINT=" + stuck.URL}, "enqueue", "q"); a.code != 1 || !strings.Contains(a.stderr, "read /readyz") {
+		t.Errorf("%d %s%s", a.code, a.stdout, a.stderr)
 	}
 }
 

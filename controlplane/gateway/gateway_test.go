@@ -264,6 +264,9 @@ func TestAuthentication(t *testing.T) {
 		if (got.Header.Get("Retry-After") == "1") != (c.status == 503) {
 			t.Errorf("%s: Retry-After is %q", c.name, got.Header.Get("Retry-After"))
 		}
+		if strings.Contains(got.body, `"unchanged":true`) != (c.status == 503) {
+			t.Errorf("%s: %s, want unchanged only if no host was asked", c.name, got.body)
+		}
 	}
 	if got := w.send("GET", "/metrics", key, ""); got.StatusCode != 200 || got.body != "ns_a" {
 		t.Errorf("/metrics: %d %s", got.StatusCode, got.body)

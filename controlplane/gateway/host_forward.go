@@ -117,7 +117,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) error {
 func (g *Gateway) findHost(ctx context.Context, t *proxiedRequest, r *http.Request) error {
 	if err := g.Ready(); err != nil {
 		// Without documents a gateway must not call a credential invalid.
-		return unavailable(err.Error() + "; try again")
+		return notForwarded(err.Error() + "; try again")
 	}
 	before := g.directory.Changes()
 	doc, err := g.admit(ctx, t, r)
@@ -125,13 +125,13 @@ func (g *Gateway) findHost(ctx context.Context, t *proxiedRequest, r *http.Reque
 		return err
 	}
 	if !reachable(doc) {
-		return unavailable("the namespace is not open yet: try again")
+		return notForwarded("the namespace is not open yet: try again")
 	}
 	if !g.choose(t, &doc) {
 		return fmt.Errorf("no member of namespace %s has an address that is a base URL: %v", doc.Namespace, doc.Members)
 	}
 	if t.serviceToken = g.member.HostToken(); t.serviceToken == "" {
-		return unavailable("the gateway has been without the control plane for too long: try again")
+		return notForwarded("the gateway has been without the control plane for too long: try again")
 	}
 	t.namespace = doc.Namespace
 	if err := g.inflight.begin(&t.inflightRequest, g.config.MaxRequests); err != nil {
@@ -155,6 +155,13 @@ func reachable(d fleet.Doc) bool { return d.Ready && len(d.Members) > 0 }
 func unavailable(message string) *api.Error {
 	e := api.Errorf(api.LeaderUnavailable, "%s", message)
 	e.RetryAfter = RetryAfter
+	return e
+}
+
+// notForwarded returns the refusal of a request that no host has seen.
+func notForwarded(message string) *api.Error {
+	e := unavailable(message)
+	e.Details = map[string]any{api.DetailUnchanged: true}
 	return e
 }
 
@@ -230,6 +237,9 @@ func (g *Gateway) unanswered(_ http.ResponseWriter, r *http.Request, err error) 
 		}
 		e := api.Wrap(err, api.LeaderUnavailable, unreachableMessage(t.doubt))
 		e.RetryAfter = RetryAfter
+		if !t.doubt {
+			e.Details = map[string]any{api.DetailUnchanged: true}
+		}
 		t.err = e
 	}
 }

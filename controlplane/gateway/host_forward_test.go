@@ -307,7 +307,7 @@ func TestHostAway(t *testing.T) {
 	if got.StatusCode != 503 || got.code() != api.LeaderUnavailable || got.Header.Get("Retry-After") != "1" {
 		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
-	if !strings.Contains(got.body, "nothing was done") {
+	if !strings.Contains(got.body, "nothing was done") || !strings.Contains(got.body, `"unchanged":true`) {
 		t.Errorf("the answer leaves open what is certain: %s", got.body)
 	}
 	if strings.Contains(got.body, away) || strings.Contains(got.body, "host_1") || strings.Contains(got.body, "dial") {
@@ -420,7 +420,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 	})
 	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
 	w.send("GET", "/api/v1/info", key, "") // so that there is a kept connection
-	if got := w.send("POST", "/api/v1/enqueue", key, `{}`); got.StatusCode != 503 || !strings.Contains(got.body, "is not known") {
+	if got := w.send("POST", "/api/v1/enqueue", key, `{}`); got.StatusCode != 503 || !strings.Contains(got.body, "is not known") || strings.Contains(got.body, "unchanged") {
 		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
 	mu.Lock()

@@ -37,7 +37,7 @@ func (s *Starting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	body := `{"error":"this process is starting or waits for its cluster: nothing was done, try again or ask another member","code":"LEADER_UNAVAILABLE","details":{"retry_after_ms":1000}}`
+	body := `{"error":"this process is starting or waits for its cluster: nothing was done, try again or ask another member","code":"LEADER_UNAVAILABLE","details":{"retry_after_ms":1000,"retryable":true,"unchanged":true}}`
 	if r.URL.Path == "/healthz" {
 		body = `{"status":"ok","checks":{"cluster":"starting or waiting for others"}}`
 	} else {

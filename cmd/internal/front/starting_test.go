@@ -22,10 +22,11 @@ func TestAProcessThatStartsIsAliveAndNotReady(t *testing.T) {
 			t.Errorf("%s: %d, %v", path, res.Code, res.Header())
 		}
 		var body struct {
-			Code   api.Code `json:"code"`
-			Status string   `json:"status"`
+			Code    api.Code       `json:"code"`
+			Status  string         `json:"status"`
+			Details map[string]any `json:"details"`
 		}
-		if err := json.Unmarshal(res.Body.Bytes(), &body); err != nil || (body.Code == api.LeaderUnavailable) != (want != http.StatusOK) {
+		if err := json.Unmarshal(res.Body.Bytes(), &body); err != nil || (body.Code == api.LeaderUnavailable) != (want != http.StatusOK) || (body.Details[api.DetailUnchanged] == true) != (want != http.StatusOK) {
 			t.Errorf("%s: %s, %v", path, res.Body, err)
 		}
 	}
