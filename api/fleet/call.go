@@ -66,7 +66,7 @@ func (m *Member) call(ctx context.Context, method, path string, in, out any) err
 	if token == "" {
 		return api.Errorf(api.LeaderUnavailable, "this member has not joined the control plane yet: try again when it has")
 	}
-	err := m.send(ctx, method, path, token, in, out)
+	err := explained(m.send(ctx, method, path, token, in, out))
 	var e *api.Error
 	if err == nil || errors.As(err, &e) {
 		if e != nil && e.Code == api.Unauthorized {

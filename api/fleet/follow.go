@@ -123,7 +123,7 @@ func (s *stream) follow(ctx context.Context, bearer string, alive func()) error 
 	answer, err := s.http.Do(request)
 	if err != nil {
 		s.endpoints.Leave(at)
-		return cause(ctx, err)
+		return cause(ctx, explained(err))
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {

@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
+	"net"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet/certificate"
@@ -80,6 +82,16 @@ func codeless(c *tls.Config) *tls.Config {
 		}
 	}
 	return c
+}
+
+// explained adds words to the error of a request if the control plane has refused this member's certificate. In TLS 1.3 the
+// member learns of that after its own handshake, by an alert without a reason.
+func explained(err error) error {
+	var network *net.OpError
+	if errors.As(err, &network) && network.Op == "remote error" { // crypto/tls uses this name for the peer's alerts
+		return fmt.Errorf("the control plane refuses this member's certificate, and its log says why: %w", err)
+	}
+	return err
 }
 
 func withoutCode(err error) error {

@@ -3,8 +3,12 @@ package certificate_test
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"log/slog"
+	"math/big"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -318,6 +322,57 @@ func TestStagesOfALife(t *testing.T) {
 	} {
 		if got := m.StageAt(c.now); got != c.want {
 			t.Errorf("%v after the issue the certificate is %s, want %s", c.now.Sub(start), got, c.want)
+		}
+	}
+}
+
+// TestAnyCertificateHasAStage reads member files with certificates that the fleet's root signed and that Issue never
+// makes. RFC 5280 forbids serial numbers of more than 20 bytes, but x509 parses them.
+func TestAnyCertificateHasAStage(t *testing.T) {
+	t.Parallel()
+	root := newRoot(t, start)
+	uri, err := url.Parse(host.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(keyOf('a'))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	for name, c := range map[string]struct {
+		serial   *big.Int
+		from, to time.Time
+		want     certificate.Stage
+	}{
+		"a serial number of 0":         {new(big.Int), start, start.Add(certificate.Life), certificate.Fresh},
+		"a serial number of 20 bytes":  {new(big.Int).Lsh(big.NewInt(1), 158), start, start.Add(certificate.Life), certificate.Fresh},
+		"a serial number of 21 bytes":  {new(big.Int).Lsh(big.NewInt(1), 160), start, start.Add(certificate.Life), certificate.Fresh},
+		"a serial number of 200 bytes": {new(big.Int).Lsh(big.NewInt(1), 1599), start, start.Add(certificate.Life), certificate.Fresh},
+		"the longest life":             {big.NewInt(1), time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), last, certificate.Fresh},
+		"an end before its start":      {big.NewInt(1), start.Add(-time.Hour), start.Add(-2 * time.Hour), certificate.Expired},
+	} {
+		der := sign(t, root, &x509.Certificate{SerialNumber: c.serial, URIs: []*url.URL{uri}, NotBefore: c.from, NotAfter: c.to}, 'a')
+		var text []byte
+		for _, block := range []pem.Block{{Type: "CERTIFICATE", Bytes: der}, {Type: "CERTIFICATE", Bytes: root.DER()}, {Type: "PRIVATE KEY", Bytes: key}} {
+			text = append(text, pem.EncodeToMemory(&block)...)
+		}
+		path := filepath.Join(t.TempDir(), "member.pem")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h, err := certificate.Open(config(path, host, new(bytes.Buffer)))
+		if err != nil || h.Member() == nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := h.Stage(); got != c.want {
+			t.Errorf("%s: the certificate is %s, want %s", name, got, c.want)
+		}
+		if text, usable := h.Health(); usable != (c.want == certificate.Fresh) {
+			t.Errorf("%s: usable %t: %s", name, usable, text)
+		}
+		if request, err := h.Request(); err != nil || (request == nil) != (c.want == certificate.Fresh) {
+			t.Errorf("%s: asks for another certificate %t, %v", name, request != nil, err)
 		}
 	}
 }

@@ -42,6 +42,21 @@ func TestIdentitiesHaveOneSpelling(t *testing.T) {
 	}
 }
 
+// sign returns a certificate of the template for the key of a seed. The root's key signs it, so that the certificate may
+// have fields that Issue never writes.
+func sign(t *testing.T, root *certificate.Root, template *x509.Certificate, seed byte) []byte {
+	t.Helper()
+	ca, err := x509.ParseCertificate(root.DER())
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca, keyOf(seed).Public(), keyOfRoot(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
 // TestOnlyTheControlPlaneHasNames checks that a root issues names only for the control plane. It also checks
 // that NewMember refuses a host's or gateway's certificate with names even if the root's key signed it.
 func TestOnlyTheControlPlaneHasNames(t *testing.T) {
@@ -74,16 +89,8 @@ func TestOnlyTheControlPlaneHasNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ca, err := x509.ParseCertificate(root.DER())
-		if err != nil {
-			t.Fatal(err)
-		}
 		forged := &x509.Certificate{SerialNumber: big.NewInt(1), URIs: []*url.URL{uri}, DNSNames: []string{"control.test"}, NotAfter: start.Add(certificate.Life)}
-		der, err := x509.CreateCertificate(rand.Reader, forged, ca, keyOf('a').Public(), keyOfRoot(root))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = certificate.NewMember(keyOf('a'), der, ours)
+		_, err = certificate.NewMember(keyOf('a'), sign(t, root, forged, 'a'), ours)
 		refused(t, err, api.Unauthorized, "is also for other names")
 	}
 }

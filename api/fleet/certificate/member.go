@@ -4,7 +4,7 @@ import (
 	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/binary"
+	"math/big"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -78,10 +78,10 @@ func (m *Member) StageAt(now time.Time) Stage {
 }
 
 // jitter returns by how much the renewal is early, less than RenewSpread. It derives from the random serial
-// number, so that it stays the same after a restart.
+// number, so that it stays the same after a restart. The number may have any length, because x509 parses numbers
+// that are longer than RFC 5280 allows.
 func (m *Member) jitter() time.Duration {
-	serial := m.leaf.SerialNumber.FillBytes(make([]byte, 20)) // RFC 5280 allows at most 20 bytes
-	return time.Duration(binary.BigEndian.Uint64(serial[12:]) % uint64(RenewSpread))
+	return time.Duration(new(big.Int).Mod(m.leaf.SerialNumber, big.NewInt(int64(RenewSpread))).Int64())
 }
 
 // needsRenewal reports whether the member should ask for a new certificate at a time: in every stage but

@@ -26,7 +26,7 @@ func Only(want Identity) Accept {
 func Any(kinds ...Kind) Accept {
 	return func(got Identity) error {
 		if !slices.Contains(kinds, got.Kind) {
-			return api.Errorf(api.Unauthorized, "%s is at the other end, where only these kinds of members may be: %v", got, kinds)
+			return api.Errorf(api.Unauthorized, "%s is at the other end, where only these kinds of members may be: %v: has the address of one part been given to another?", got, kinds)
 		}
 		return nil
 	}

@@ -16,7 +16,8 @@ func (b Bundle) verify(c *x509.Certificate, use x509.ExtKeyUsage, now time.Time)
 		return Identity{}, err
 	}
 	if b.issuer(c) == nil {
-		return Identity{}, api.Errorf(api.Unauthorized, "the certificate of %s is of another fleet: no root of this fleet (%s) issued it", member, b)
+		return Identity{}, api.Errorf(api.Unauthorized, "the certificate of %s is of another fleet: no root of this fleet (%s) issued it; "+
+			"correct the address if it leads to another fleet, or else remove the member's %s and start the member with --fleet-root", member, b, FileName)
 	}
 	_, err = c.Verify(x509.VerifyOptions{Roots: b.pool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{use}})
 	var invalid x509.CertificateInvalidError

@@ -35,8 +35,8 @@ func bundleOf(root *certificate.Root) certificate.Bundle {
 }
 
 // Certified returns the holder of a member to which the root issued a certificate at a time. now is the holder's clock;
-// nil = time.Now.
-func Certified(tb testing.TB, root *certificate.Root, who certificate.Identity, issued time.Time, now func() time.Time) *certificate.Holder {
+// nil = time.Now. names are the names of the certificate, which only one of the control plane may have.
+func Certified(tb testing.TB, root *certificate.Root, who certificate.Identity, issued time.Time, now func() time.Time, names ...string) *certificate.Holder {
 	tb.Helper()
 	h, err := certificate.Open(certificate.Config{
 		Path: filepath.Join(tb.TempDir(), certificate.FileName), Kind: who.Kind, Store: who.Store,
@@ -49,7 +49,7 @@ func Certified(tb testing.TB, root *certificate.Root, who certificate.Identity, 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	der, err := root.Issue(csr, who, nil, issued, rand.Reader)
+	der, err := root.Issue(csr, who, names, issued, rand.Reader)
 	if err == nil {
 		err = h.Accept(who.ID, der, bundleOf(root))
 	}

@@ -79,11 +79,11 @@ func Serve(ctx context.Context, listener net.Listener, c Config) error {
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: pingTimeout, PingTimeout: pingTimeout},
 		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 	}
-	srv.TLSConfig = c.TLS
+	srv.TLSConfig = warnOfRefused(c.TLS, c.Logger)
 	if c.MaxConnections > 0 {
 		listener = &bounded{Listener: listener, most: int64(c.MaxConnections), silent: c.TLS != nil, log: c.Logger}
 	}
-	listener = answering{listener}
+	listener = answering{Listener: listener, secure: c.TLS != nil}
 	watch(srv)
 	log := c.Logger
 	if c.Name != "" {

@@ -26,7 +26,10 @@ func serving(t *testing.T, c Config) string {
 	if c.Handler == nil {
 		c.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	}
-	c.ShutdownTimeout, c.Logger = time.Second, slog.New(slog.DiscardHandler)
+	c.ShutdownTimeout = time.Second
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
 	served := make(chan struct{})
 	go func() { defer close(served); _ = Serve(ctx, listener, c) }()
 	t.Cleanup(func() { stop(); <-served })

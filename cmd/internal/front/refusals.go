@@ -4,18 +4,22 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/corvo/corvo/api"
 )
 
 // net/http refuses some requests itself, before a handler sees them, with a line of text or no body. The
 // front sends these refusals as JSON, like every other error. With TLS it cannot, because net/http encrypts
-// them, except for the refusal of plain HTTP.
+// them. A front with TLS itself answers clients that send plain HTTP, because net/http answers only some methods
+// and closes the connection for the others, such as DELETE.
 
 // refusal is the error for a status with which net/http refuses a request.
 type refusal struct {
@@ -31,8 +35,18 @@ var refusals = map[int]refusal{
 	http.StatusHTTPVersionNotSupported:     {api.Unsupported, "the server does not speak the HTTP version of the request: send HTTP/1.1 or HTTP/2"},
 }
 
+// plainHTTP is the error for a client that sends plain HTTP to a front with TLS.
+var plainHTTP = refusal{api.ValidationError, "this port speaks HTTPS, and the request is plain HTTP: use the URL with https"}
+
+// plainBytes is how much of a plain request the front reads before it closes the connection. With unread
+// bytes the kernel would reset the connection, and the client could lose the response.
+const plainBytes = 64 << 10
+
 // answering is a listener whose connections know whether a handler answers.
-type answering struct{ net.Listener }
+type answering struct {
+	net.Listener
+	secure bool // the front serves TLS
+}
 
 // Accept returns the next connection.
 func (a answering) Accept() (net.Conn, error) {
@@ -40,7 +54,7 @@ func (a answering) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &answered{Conn: conn}, nil
+	return &answered{Conn: conn, unknown: a.secure}, nil
 }
 
 // answered is a connection that turns the refusals of net/http into JSON. All bytes pass unchanged from the
@@ -48,11 +62,32 @@ func (a answering) Accept() (net.Conn, error) {
 // for a refusal.
 type answered struct {
 	net.Conn
+	unknown bool        // the front serves TLS, and the client has sent nothing yet; used by the reader alone
 	handled atomic.Bool // a handler has the request
 	passes  atomic.Bool // all bytes pass, for good
 }
 
 type connKey struct{}
+
+// errPlainHTTP ends the handshake with a client that sent plain HTTP.
+var errPlainHTTP = errors.New("the client sent plain HTTP to a port with TLS")
+
+// Read reads from the connection. It answers a client that sends plain HTTP to a front with TLS: a request begins
+// with an upper-case letter, and a TLS handshake with the byte 22.
+func (a *answered) Read(b []byte) (int, error) {
+	n, err := a.Conn.Read(b)
+	if n == 0 || !a.unknown {
+		return n, err
+	}
+	if a.unknown = false; b[0] < 'A' || b[0] > 'Z' {
+		return n, err
+	}
+	_ = a.Conn.SetDeadline(time.Now().Add(turnAwayTimeout))
+	if _, err := a.Conn.Write(plainHTTP.response(http.StatusBadRequest)); err == nil {
+		_, _ = io.CopyN(io.Discard, a.Conn, plainBytes) // until the client closes the connection
+	}
+	return 0, errPlainHTTP
+}
 
 // Write writes b, or the JSON form of b if it is a refusal. net/http writes a refusal in one piece.
 func (a *answered) Write(b []byte) (int, error) {
@@ -87,6 +122,11 @@ func refusalOf(b []byte) []byte {
 	if message := string(why); status == http.StatusBadRequest && message != "" {
 		r.message += " (" + message + ")"
 	}
+	return r.response(status)
+}
+
+// response returns the refusal as an HTTP response, after which the connection closes.
+func (r refusal) response(status int) []byte {
 	body, err := json.Marshal(struct {
 		Error string   `json:"error"`
 		Code  api.Code `json:"code"`
