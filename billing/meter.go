@@ -16,10 +16,15 @@ const (
 	Requests            Meter = 8
 	RequestBytes        Meter = 9
 	ResponseBytes       Meter = 10
+	JobsEnqueued        Meter = 11
+	JobsCompleted       Meter = 12
+	ActiveSeconds       Meter = 13
+	StoredByteSeconds   Meter = 14
+	OpenSeconds         Meter = 15
 )
 
 // metersEnd is one more than the highest number of a meter.
-const metersEnd = 11
+const metersEnd = 16
 
 // Part is a part of the cloud that counts.
 type Part string
@@ -51,6 +56,11 @@ var Meters = [metersEnd]Definition{
 	Requests:            {Requests, "requests", "request", GatewayPart, "requests that a host answered"},
 	RequestBytes:        {RequestBytes, "request_bytes", "byte", GatewayPart, "bodies of these requests"},
 	ResponseBytes:       {ResponseBytes, "response_bytes", "byte", GatewayPart, "bodies of their responses"},
+	JobsEnqueued:        {JobsEnqueued, "jobs_enqueued", "job", ShardPart, "jobs created by clients, schedules, chains and batches"},
+	JobsCompleted:       {JobsCompleted, "jobs_completed", "job", ShardPart, "jobs that completed, each time they did"},
+	ActiveSeconds:       {ActiveSeconds, "active_seconds", "second", ShardPart, "leases of workers, to their end or the attempt's"},
+	StoredByteSeconds:   {StoredByteSeconds, "stored_byte_seconds", "byte-second", ShardPart, "size of the leader's store over the open time"},
+	OpenSeconds:         {OpenSeconds, "open_seconds", "second", ShardPart, "time for which a shard was open with a leader"},
 }
 
 // Known reports whether the meter is one of Meters.

@@ -2,6 +2,7 @@ package billing
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -51,9 +52,47 @@ func TestFrameOfMeters(t *testing.T) {
 		"another stream":      {"other", Row{Meter: Requests, Quantity: 1}, `stream "other"`},
 	} {
 		f := Frame{Source: Source{Namespace: "n", Stream: c.stream, Incarnation: "i"}, From: 1, To: 1, Rows: []Row{c.row}}
+		f.Hash = HashRows(f.Rows)
 		err := f.Validate()
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestHashOfRows checks the permanent form of the hash of rows, and that a frame is refused if anything in a row, or their
+// order, has changed.
+func TestHashOfRows(t *testing.T) {
+	t.Parallel()
+	rows := func() []Row {
+		return []Row{
+			{Dimensions{HourNs: 3_600_000_000_000, Queue: "mail", Model: "m", Provider: "p"}, InputTokens, math.MaxInt64},
+			{Dimensions{HourNs: 3_600_000_000_000}, Reports, 1},
+		}
+	}
+	frame := Frame{Source: Source{Namespace: "n", Stream: "shard/0", Incarnation: "i"}, From: 1, To: 2, Hash: HashRows(rows())}
+	if want := "ec1dc4a508f5a2be7436f181346e56e763237fab17701677639b63eaa010fdda"; frame.Hash != want {
+		t.Errorf("the hash is %s, want %s", frame.Hash, want)
+	}
+	for name, change := range map[string]func([]Row) []Row{
+		"hour":         func(r []Row) []Row { r[0].HourNs *= 2; return r },
+		"queue":        func(r []Row) []Row { r[0].Queue = "mai"; return r },
+		"model":        func(r []Row) []Row { r[0].Queue, r[0].Model = "mailm", ""; return r },
+		"provider":     func(r []Row) []Row { r[0].Model, r[0].Provider = "mp", ""; return r },
+		"meter":        func(r []Row) []Row { r[0].Meter = OutputTokens; return r },
+		"quantity":     func(r []Row) []Row { r[1].Quantity = 2; return r },
+		"order":        func(r []Row) []Row { return []Row{r[1], r[0]} },
+		"fewer":        func(r []Row) []Row { return r[:1] },
+		"more":         func(r []Row) []Row { return append(r, r[1]) },
+		"nothing else": func(r []Row) []Row { return r },
+	} {
+		frame.Rows = change(rows())
+		if err := frame.Validate(); (err == nil) != (name == "nothing else") || err != nil && !strings.Contains(err.Error(), "rows_sha256") {
+			t.Errorf("another %s: %v", name, err)
+		}
+	}
+	frame.Rows, frame.Hash = rows(), strings.ToUpper(frame.Hash)
+	if err := frame.Validate(); err == nil {
+		t.Error("a hash in upper case is taken")
 	}
 }

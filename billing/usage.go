@@ -1,6 +1,9 @@
 package billing
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -114,6 +117,27 @@ type Frame struct {
 	From uint64 `json:"from"` // 1 <= From <= To
 	To   uint64 `json:"to"`
 	Rows []Row  `json:"usage"`
+	Hash string `json:"rows_sha256"` // HashRows of Rows
+}
+
+// HashRows returns the SHA-256 of rows in hexadecimal. It covers the rows in their order, of each row the hour, the meter
+// and the quantity in eight bytes each, big-endian, and then queue, model and provider, each after its length in four
+// bytes. This format is permanent.
+func HashRows(rows []Row) string {
+	h := sha256.New()
+	var b []byte
+	for _, r := range rows {
+		b = b[:0]
+		for _, n := range []int64{r.HourNs, int64(r.Meter), r.Quantity} {
+			b = binary.BigEndian.AppendUint64(b, uint64(n))
+		}
+		for _, text := range []string{r.Queue, r.Model, r.Provider} {
+			b = binary.BigEndian.AppendUint32(b, uint32(len(text)))
+			b = append(b, text...)
+		}
+		h.Write(b)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Validate returns an error that describes what is wrong with the frame, or nil.
@@ -136,6 +160,9 @@ func (f Frame) Validate() error {
 		case r.Quantity < 0:
 			return fmt.Errorf("row %d of the frame counts a negative quantity", i)
 		}
+	}
+	if hash := HashRows(f.Rows); f.Hash != hash {
+		return fmt.Errorf("the rows of the frame have the SHA-256 %s, and rows_sha256 is %q: they were changed on the way, or the sender is of an earlier build", hash, f.Hash)
 	}
 	return nil
 }

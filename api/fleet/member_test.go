@@ -468,6 +468,7 @@ func TestMemberCalls(t *testing.T) {
 		t.Errorf("at first: %d, %v", last, err)
 	}
 	frame := billing.Frame{Source: source, From: 1, To: 3, Rows: []billing.Row{{Meter: billing.Reports, Quantity: 7}}}
+	frame.Hash = billing.HashRows(frame.Rows)
 	for range 2 { // the second is a repeat
 		if last, err := m.SendUsage(t.Context(), frame); last != 3 || err != nil {
 			t.Errorf("%d, %v", last, err)

@@ -245,6 +245,8 @@ type Report struct {
 	// LastUsed has the times of last use, in Unix seconds, of the keys that were used since the last
 	// report.
 	LastUsed map[string]int64 `json:"last_used,omitempty"`
+	// Usage is a gateway's claim that its usage of all namespaces is complete. A host's claims are in its cells.
+	Usage *billing.Claim `json:"usage,omitempty"`
 }
 
 // ReportAnswer is the answer to a report.
@@ -299,6 +301,8 @@ type GroupReport struct {
 	Configuration uint64   `json:"configuration,omitempty"`
 	Voters        []string `json:"voters,omitempty"`
 	Learners      []string `json:"learners,omitempty"`
+	// Usage is the leader's newest claim that the shard's usage is complete; nil = it has made none.
+	Usage *billing.Claim `json:"usage,omitempty"`
 }
 
 // ReportEvery is the time between two reports without a change, and FullReportEvery the time between two full ones

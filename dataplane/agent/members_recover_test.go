@@ -77,6 +77,52 @@ func TestALostQuorumIsRecoveredFromOneCopy(t *testing.T) {
 	c.has("b", ids)
 }
 
+// Two lost hosts return without a control plane, and lead the earlier groups. They can neither reach nor disturb the
+// refounded ones, which go on alone. When the hosts hear of the recovery, they give up the earlier groups with all that
+// these have acknowledged since.
+func TestAReturnedMajorityDoesNotReachTheRefoundedGroups(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, "a", "b", "c")
+	c.tell(c.doc(1, "found:a", "join:b", "join:c"), "a", "b", "c")
+	c.settled(1, "a", "b", "c")
+	ids := c.enqueue(10, "a", "b", "c")
+	c.has("a", ids)
+	c.stop("b")
+	c.stop("c")
+	c.tell(c.recovered(2, "recover:a"), "a")
+	c.settled(2, "a")
+	c.start("b")
+	c.start("c")
+	c.tell(c.doc(1, "join:a", "join:b", "join:c"), "b", "c")
+	stray := c.enqueue(4, "b", "c")
+	for shard, more := range c.enqueue(4, "a") {
+		ids[shard] = append(ids[shard], more...)
+	}
+	at := c.reports("a", fleet.Opened, 2)
+	for shard, g := range at.Groups {
+		if g.Role != fleet.Leading || !slices.Equal(g.Voters, []string{"a"}) {
+			t.Errorf("shard %d of a: %+v", shard, g)
+		}
+	}
+	c.tell(c.recovered(3, "recover:a", "join:b", "join:c"), "a", "b", "c")
+	c.settled(3, "a", "b", "c")
+	for _, store := range []string{"a", "b", "c"} {
+		c.has(store, ids)
+		cells, err := c.hosts[store].host.Cells("ns_a")
+		c.must(err)
+		for shard, of := range stray {
+			for _, id := range of {
+				if j, err := cells[shard].State().Job(id); err != nil || j != nil {
+					t.Errorf("%s has job %s of the earlier groups: %v", store, id, err)
+				}
+			}
+		}
+	}
+	if c.aside("b") != 1 || c.aside("c") != 1 {
+		t.Errorf("b and c keep %d and %d copies aside", c.aside("b"), c.aside("c"))
+	}
+}
+
 // A copy of a history other than the one that is refounded is refused and kept, and so is a directory without data.
 func TestOnlyTheNamedCopyIsRefounded(t *testing.T) {
 	t.Parallel()

@@ -93,7 +93,7 @@ func (a *Agent) groupReports(ns tenancy.NamespaceID) (all []fleet.GroupReport) {
 		case m.Leads:
 			g = fleet.GroupReport{
 				Role: fleet.Leading, Epoch: int64(m.List.GetEpoch()), Generation: int64(m.List.GetGeneration()),
-				Configuration: m.Configuration, Voters: m.Voters, Learners: m.Learners,
+				Configuration: m.Configuration, Voters: m.Voters, Learners: m.Learners, Usage: c.UsageClaim(),
 			}
 		case m.Joined:
 			g.Role = fleet.Following

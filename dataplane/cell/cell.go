@@ -53,6 +53,8 @@ type Config struct {
 	// Known returns the highest feature level that every member of every shard supports; ok is false until
 	// all have reported. nil = the leader asks the members of this shard.
 	Known func() (level uint32, ok bool)
+	// MaxLevel is the highest feature level that this member takes; 0 = op.FeatureLevel. Tests of an upgrade set it.
+	MaxLevel uint32
 	// Members returns the newest list of members that the host knows for this shard's group, or nil, and a channel that
 	// is closed when there may be a newer one. The leader proposes the list if it is newer than the group's. nil = the
 	// group never gets a list.
@@ -164,7 +166,9 @@ func open(cfg Config) (_ *Cell, err error) {
 
 		OnFeed:  c.onFeed,
 		OnUsage: c.onUsage,
-		OnAudit: func() { c.view.Notify(); c.duties.OnAudit() },
+
+		OnMeters: c.duties.OnMeters,
+		OnAudit:  func() { c.view.Notify(); c.duties.OnAudit() },
 		OnKeys: func() {
 			c.view.Notify()
 			if cfg.OnKeys != nil {
@@ -180,6 +184,7 @@ func open(cfg Config) (_ *Cell, err error) {
 		},
 	})
 	c.machine = op.NewMachine(c.store)
+	c.machine.MaxLevel = cmp.Or(cfg.MaxLevel, op.FeatureLevel)
 	if err := c.machine.CheckLevel(); err != nil {
 		return nil, fmt.Errorf("open the store of %s: %w", cfg.Group, err)
 	}
@@ -200,7 +205,7 @@ func (c *Cell) openGroup() (err error) {
 		Rename:    cfg.Rename,
 		Machine:   c.machine,
 		Level:     c.machine.Level,
-		MaxLevel:  op.FeatureLevel,
+		MaxLevel:  c.machine.MaxLevel,
 		List:      c.members,
 		View:      func() uint64 { return uint64(c.viewApplied()) },
 		Peers:     cfg.Peers,
@@ -250,9 +255,10 @@ func (c *Cell) newBackground() error {
 			Stream:    fmt.Sprintf("shard/%d", c.cfg.Shard),
 			Receiver:  c.cfg.Receiver,
 			OnAcked:   func() { c.duties.OnUsage() },
+			Clock:     c.claimClock,
 			Logger:    c.cfg.Logger,
 		})
-		of.UsageAcked = c.usage.Acked
+		of.UsageAcked, of.StoredBytes = c.usage.Acked, c.store.StoredBytes
 	}
 	if c.cfg.Measure != nil {
 		c.newWatchers(&of, namespace)
@@ -374,11 +380,23 @@ func (c *Cell) Close(ctx context.Context) error {
 	return errors.Join(c.group.Close(ctx), c.view.Close(), c.store.Close())
 }
 
+// lastRecordLimit bounds the recording of usage before a shard is deleted.
+const lastRecordLimit = 5 * time.Second
+
 // SettleUsage waits until the receiver has all usage in the store, whether this member leads or not. The host calls it before it deletes the
-// shard's data, when new requests are refused. Without a receiver it returns at once.
+// shard's data, when new requests are refused. A leader first records what the shard has metered in its last minute. If
+// it cannot, because the other members have gone already, that is not billed. Without a receiver SettleUsage returns at
+// once.
 func (c *Cell) SettleUsage(ctx context.Context) error {
 	if c.usage == nil {
 		return nil
+	}
+	if c.Leader() {
+		recording, cancel := context.WithTimeout(ctx, lastRecordLimit)
+		if err := c.duties.RecordUsage(recording); err != nil {
+			c.cfg.Logger.Warn("the last minute of a deleted shard is not recorded as usage", "group", c.cfg.Group, "error", err)
+		}
+		cancel()
 	}
 	return c.usage.Settle(ctx)
 }

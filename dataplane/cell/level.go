@@ -15,6 +15,7 @@ func (c *Cell) raiseLevel(ctx context.Context, raised chan<- struct{}) {
 	c.group.RaiseLevel(ctx, c.cfg.Known, func(ctx context.Context, level uint32) error {
 		_, _, err := Propose[*op.RaiseLevelResult](ctx, c, &op.RaiseLevel{Meta: &op.Meta{Principal: "duty"}, Level: level})
 		if err == nil {
+			c.duties.OnLevel()
 			select {
 			case raised <- struct{}{}:
 			default: // a token is there already

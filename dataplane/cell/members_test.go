@@ -37,6 +37,7 @@ type fleet struct {
 type storeNode struct {
 	*Cell
 	id, dir, address string
+	maxLevel         uint32 // of its binary; 0 = this one's
 	transport        *transport.Transport
 }
 
@@ -94,7 +95,7 @@ func (f *fleet) start(id string) {
 	n.transport, err = transport.Open(config)
 	f.must(err)
 	n.Cell, err = Open(Config{
-		Dir: n.dir, Group: "test/0", NodeID: id, Join: f.founder, Logger: config.Logger,
+		Dir: n.dir, Group: "test/0", NodeID: id, Join: f.founder, MaxLevel: n.maxLevel, Logger: config.Logger,
 		Engine: engine.Tuning{Transport: n.transport, SegmentBytes: raftlog.MinSegmentBytes, Heartbeat: time.Second, Election: time.Second},
 	})
 	f.must(err)

@@ -96,14 +96,36 @@ func TestUsageIsShippedAndThenTrimmed(t *testing.T) {
 		s, err := c.Status()
 		return err == nil && s.UsageRows <= keep+keep/4 && s.UsageWaiting == 0
 	})
+	eventually(t, "the leader to claim that the usage is complete", func() bool { return c.UsageClaim() != nil })
 	to.mu.Lock()
 	defer to.mu.Unlock()
 	incarnation := hex.EncodeToString(c.State().Head().GetIncarnation())
 	if want := (billing.Source{Namespace: "test", Stream: "shard/0", Incarnation: incarnation}); to.source != want {
 		t.Errorf("the source is %+v, want %+v", to.source, want)
 	}
-	if to.sum[billing.Cost] != 40 || to.last != 40 || c.Err() != nil {
+	if claim := c.UsageClaim(); claim == nil || time.Since(time.Unix(0, claim.UntilNs)) < claimMargin {
+		t.Errorf("the cell claims %+v", claim)
+	}
+	if to.sum[billing.Cost] != 40 || to.last < 40 || c.Err() != nil {
 		t.Errorf("rows up to %d arrived, %+v; the cell says %v", to.last, to.sum, c.Err())
+	}
+}
+
+// TestMetersOfADeletedShard checks that what a shard has metered in its last minute reaches the receiver before the
+// shard's data is deleted.
+func TestMetersOfADeletedShard(t *testing.T) {
+	t.Parallel()
+	to := &receiver{}
+	c := openTest(t, Config{Receiver: to})
+	eventually(t, "the metering to begin", func() bool { return c.State().Head().GetMeteredNs() != 0 })
+	work(t, c, 3)
+	if err := c.SettleUsage(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	if to.sum[billing.JobsEnqueued] != 3 || to.sum[billing.JobsCompleted] != 3 || to.sum[billing.Reports] != 3 {
+		t.Errorf("the receiver has %+v", to.sum)
 	}
 }
 

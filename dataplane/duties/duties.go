@@ -50,6 +50,9 @@ type Config struct {
 	UsageKept  time.Duration
 	UsageKeep  uint64
 	UsageAcked func() uint64
+	// StoredBytes measures the store for a usage row; nil = nobody receives usage, and the shard records none of its
+	// meters.
+	StoredBytes func() (uint64, error)
 	// AuditKept is how long audit records are kept (0 = job.AuditKept). AuditKeep bounds their number (0 =
 	// job.MaxAuditRecords).
 	AuditKept time.Duration
@@ -149,6 +152,12 @@ func (d *Duties) OnUsage() {
 		d.poke()
 	}
 }
+
+// OnMeters implements the store's hook for a first queue with quantities that no usage row has.
+func (d *Duties) OnMeters() { d.poke() }
+
+// OnLevel notifies the duties that the feature level was raised.
+func (d *Duties) OnLevel() { d.poke() }
 
 // OnAudit implements the store's hook for new audit records.
 func (d *Duties) OnAudit() {

@@ -80,7 +80,7 @@ func inShardOf(t *testing.T, cfg Config, test func(*shard)) {
 		s.duties = New(cfg)
 		s.store.SetHooks(state.Hooks{
 			OnTimer: s.duties.OnTimer, OnReplenish: s.duties.OnReplenish, OnRetention: s.duties.OnRetention, OnClearing: s.duties.OnClearing, OnGate: s.duties.OnGate,
-			OnFeed: s.duties.OnFeed, OnUsage: s.duties.OnUsage, OnAudit: s.duties.OnAudit,
+			OnFeed: s.duties.OnFeed, OnUsage: s.duties.OnUsage, OnMeters: s.duties.OnMeters, OnAudit: s.duties.OnAudit,
 		})
 		s.mustApply(&op.StartTerm{Meta: &op.Meta{}})
 		s.lead()
@@ -112,7 +112,7 @@ func (s *shard) apply(o op.Op) (any, error) {
 	if err := b.Add(p.Number(), p.SizeVT(), p); err != nil {
 		return nil, err
 	}
-	e, err := entry.Decode(b.Finish(entry.Header{Level: 1, Incarnation: entry.Incarnation{1}, ClockNs: time.Now().UnixNano()}))
+	e, err := entry.Decode(b.Finish(entry.Header{Level: s.machine.Level(), Incarnation: entry.Incarnation{1}, ClockNs: time.Now().UnixNano()}))
 	if err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ var Table = []Duty{
 	{"purge-deliveries", "purge-deliveries", purgeDeliveries},
 	{"purge-bulks", "purge-bulks", purgeBulks},
 	{"trim-feed", "trim-feed", trimFeed},
+	{"record-usage", "record-usage", recordUsage},
 	{"trim-usage", "trim-usage", trimUsage},
 	{"trim-audit", "trim-audit", trimAudit},
 	{"seed-prices", "seed-prices", seedPrices},

@@ -142,6 +142,9 @@ const (
 	MaxJobTokens        = 1_000 * MaxReportTokens
 	UsageKept           = 400 * 24 * time.Hour // time for which usage rows are stored
 	MaxUsageRows        = 10_000_000           // stored in a shard; the oldest are removed first
+	MaxMeteredQueues    = 300                  // queues in one usage row, whose quantities must fit into one frame
+	MaxStoredBytes      = 1 << 50              // size of a store in a RecordUsage
+	MaxOpenGap          = 2 * time.Hour        // time without a recording that does not count as open time
 
 	MaxAuditWord     = 64                   // bytes of a method, a request id, a remote address in the audit log
 	MaxAuditRole     = 1024                 // bytes

@@ -573,6 +573,103 @@ func (*TrimUsageResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{11}
 }
 
+// RecordUsage writes what the shard has metered since the last recording as a usage row.
+type RecordUsage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Queues        []string               `protobuf:"bytes,2,rep,name=queues,proto3" json:"queues,omitempty"`
+	StoredBytes   uint64                 `protobuf:"varint,3,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"` // size of the leader's store
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordUsage) Reset() {
+	*x = RecordUsage{}
+	mi := &file_dataplane_op_duty_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordUsage) ProtoMessage() {}
+
+func (x *RecordUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_duty_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordUsage.ProtoReflect.Descriptor instead.
+func (*RecordUsage) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RecordUsage) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RecordUsage) GetQueues() []string {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+func (x *RecordUsage) GetStoredBytes() uint64 {
+	if x != nil {
+		return x.StoredBytes
+	}
+	return 0
+}
+
+type RecordUsageResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordUsageResult) Reset() {
+	*x = RecordUsageResult{}
+	mi := &file_dataplane_op_duty_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordUsageResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordUsageResult) ProtoMessage() {}
+
+func (x *RecordUsageResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_duty_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordUsageResult.ProtoReflect.Descriptor instead.
+func (*RecordUsageResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{13}
+}
+
 // RaiseLevel allows entries to use a feature level. It is proposed after every member knows the level. Older
 // binaries cannot follow from then on.
 type RaiseLevel struct {
@@ -585,7 +682,7 @@ type RaiseLevel struct {
 
 func (x *RaiseLevel) Reset() {
 	*x = RaiseLevel{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[12]
+	mi := &file_dataplane_op_duty_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -597,7 +694,7 @@ func (x *RaiseLevel) String() string {
 func (*RaiseLevel) ProtoMessage() {}
 
 func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[12]
+	mi := &file_dataplane_op_duty_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -610,7 +707,7 @@ func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
 func (*RaiseLevel) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{12}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RaiseLevel) GetMeta() *Meta {
@@ -635,7 +732,7 @@ type RaiseLevelResult struct {
 
 func (x *RaiseLevelResult) Reset() {
 	*x = RaiseLevelResult{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[13]
+	mi := &file_dataplane_op_duty_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +744,7 @@ func (x *RaiseLevelResult) String() string {
 func (*RaiseLevelResult) ProtoMessage() {}
 
 func (x *RaiseLevelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[13]
+	mi := &file_dataplane_op_duty_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +757,7 @@ func (x *RaiseLevelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevelResult.ProtoReflect.Descriptor instead.
 func (*RaiseLevelResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{13}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{15}
 }
 
 // TrimOutbox deletes ops that were delivered to a shard.
@@ -675,7 +772,7 @@ type TrimOutbox struct {
 
 func (x *TrimOutbox) Reset() {
 	*x = TrimOutbox{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[14]
+	mi := &file_dataplane_op_duty_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -687,7 +784,7 @@ func (x *TrimOutbox) String() string {
 func (*TrimOutbox) ProtoMessage() {}
 
 func (x *TrimOutbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[14]
+	mi := &file_dataplane_op_duty_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -700,7 +797,7 @@ func (x *TrimOutbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimOutbox.ProtoReflect.Descriptor instead.
 func (*TrimOutbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{14}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TrimOutbox) GetMeta() *Meta {
@@ -732,7 +829,7 @@ type TrimOutboxResult struct {
 
 func (x *TrimOutboxResult) Reset() {
 	*x = TrimOutboxResult{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[15]
+	mi := &file_dataplane_op_duty_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +841,7 @@ func (x *TrimOutboxResult) String() string {
 func (*TrimOutboxResult) ProtoMessage() {}
 
 func (x *TrimOutboxResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[15]
+	mi := &file_dataplane_op_duty_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +854,7 @@ func (x *TrimOutboxResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimOutboxResult.ProtoReflect.Descriptor instead.
 func (*TrimOutboxResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{15}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{17}
 }
 
 // ExpireJobs ends jobs that have reached their expiry. It skips jobs that are not due.
@@ -771,7 +868,7 @@ type ExpireJobs struct {
 
 func (x *ExpireJobs) Reset() {
 	*x = ExpireJobs{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[16]
+	mi := &file_dataplane_op_duty_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +880,7 @@ func (x *ExpireJobs) String() string {
 func (*ExpireJobs) ProtoMessage() {}
 
 func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[16]
+	mi := &file_dataplane_op_duty_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +893,7 @@ func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireJobs.ProtoReflect.Descriptor instead.
 func (*ExpireJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{16}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExpireJobs) GetMeta() *Meta {
@@ -822,7 +919,7 @@ type ExpireJobsResult struct {
 
 func (x *ExpireJobsResult) Reset() {
 	*x = ExpireJobsResult{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[17]
+	mi := &file_dataplane_op_duty_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +931,7 @@ func (x *ExpireJobsResult) String() string {
 func (*ExpireJobsResult) ProtoMessage() {}
 
 func (x *ExpireJobsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[17]
+	mi := &file_dataplane_op_duty_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +944,7 @@ func (x *ExpireJobsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireJobsResult.ProtoReflect.Descriptor instead.
 func (*ExpireJobsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{17}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExpireJobsResult) GetExpired() uint32 {
@@ -868,7 +965,7 @@ type ReleaseUnique struct {
 
 func (x *ReleaseUnique) Reset() {
 	*x = ReleaseUnique{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[18]
+	mi := &file_dataplane_op_duty_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +977,7 @@ func (x *ReleaseUnique) String() string {
 func (*ReleaseUnique) ProtoMessage() {}
 
 func (x *ReleaseUnique) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[18]
+	mi := &file_dataplane_op_duty_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +990,7 @@ func (x *ReleaseUnique) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseUnique.ProtoReflect.Descriptor instead.
 func (*ReleaseUnique) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{18}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReleaseUnique) GetMeta() *Meta {
@@ -919,7 +1016,7 @@ type ReleaseUniqueResult struct {
 
 func (x *ReleaseUniqueResult) Reset() {
 	*x = ReleaseUniqueResult{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[19]
+	mi := &file_dataplane_op_duty_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +1028,7 @@ func (x *ReleaseUniqueResult) String() string {
 func (*ReleaseUniqueResult) ProtoMessage() {}
 
 func (x *ReleaseUniqueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[19]
+	mi := &file_dataplane_op_duty_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +1041,7 @@ func (x *ReleaseUniqueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseUniqueResult.ProtoReflect.Descriptor instead.
 func (*ReleaseUniqueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{19}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReleaseUniqueResult) GetReleased() uint32 {
@@ -965,7 +1062,7 @@ type PurgeJobs struct {
 
 func (x *PurgeJobs) Reset() {
 	*x = PurgeJobs{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[20]
+	mi := &file_dataplane_op_duty_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1074,7 @@ func (x *PurgeJobs) String() string {
 func (*PurgeJobs) ProtoMessage() {}
 
 func (x *PurgeJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[20]
+	mi := &file_dataplane_op_duty_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1087,7 @@ func (x *PurgeJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeJobs.ProtoReflect.Descriptor instead.
 func (*PurgeJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{20}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PurgeJobs) GetMeta() *Meta {
@@ -1016,7 +1113,7 @@ type PurgeJobsResult struct {
 
 func (x *PurgeJobsResult) Reset() {
 	*x = PurgeJobsResult{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[21]
+	mi := &file_dataplane_op_duty_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1028,7 +1125,7 @@ func (x *PurgeJobsResult) String() string {
 func (*PurgeJobsResult) ProtoMessage() {}
 
 func (x *PurgeJobsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[21]
+	mi := &file_dataplane_op_duty_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1041,7 +1138,7 @@ func (x *PurgeJobsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeJobsResult.ProtoReflect.Descriptor instead.
 func (*PurgeJobsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{21}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PurgeJobsResult) GetPurged() uint32 {
@@ -1062,7 +1159,7 @@ type PurgeBatches struct {
 
 func (x *PurgeBatches) Reset() {
 	*x = PurgeBatches{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[22]
+	mi := &file_dataplane_op_duty_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1171,7 @@ func (x *PurgeBatches) String() string {
 func (*PurgeBatches) ProtoMessage() {}
 
 func (x *PurgeBatches) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[22]
+	mi := &file_dataplane_op_duty_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1184,7 @@ func (x *PurgeBatches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeBatches.ProtoReflect.Descriptor instead.
 func (*PurgeBatches) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{22}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PurgeBatches) GetMeta() *Meta {
@@ -1113,7 +1210,7 @@ type PurgeBatchesResult struct {
 
 func (x *PurgeBatchesResult) Reset() {
 	*x = PurgeBatchesResult{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[23]
+	mi := &file_dataplane_op_duty_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +1222,7 @@ func (x *PurgeBatchesResult) String() string {
 func (*PurgeBatchesResult) ProtoMessage() {}
 
 func (x *PurgeBatchesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[23]
+	mi := &file_dataplane_op_duty_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +1235,7 @@ func (x *PurgeBatchesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeBatchesResult.ProtoReflect.Descriptor instead.
 func (*PurgeBatchesResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{23}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PurgeBatchesResult) GetPurged() uint32 {
@@ -1159,7 +1256,7 @@ type ResolveDependents struct {
 
 func (x *ResolveDependents) Reset() {
 	*x = ResolveDependents{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[24]
+	mi := &file_dataplane_op_duty_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1268,7 @@ func (x *ResolveDependents) String() string {
 func (*ResolveDependents) ProtoMessage() {}
 
 func (x *ResolveDependents) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[24]
+	mi := &file_dataplane_op_duty_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1281,7 @@ func (x *ResolveDependents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveDependents.ProtoReflect.Descriptor instead.
 func (*ResolveDependents) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{24}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResolveDependents) GetMeta() *Meta {
@@ -1210,7 +1307,7 @@ type ResolveDependentsResult struct {
 
 func (x *ResolveDependentsResult) Reset() {
 	*x = ResolveDependentsResult{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[25]
+	mi := &file_dataplane_op_duty_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1319,7 @@ func (x *ResolveDependentsResult) String() string {
 func (*ResolveDependentsResult) ProtoMessage() {}
 
 func (x *ResolveDependentsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[25]
+	mi := &file_dataplane_op_duty_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1332,7 @@ func (x *ResolveDependentsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveDependentsResult.ProtoReflect.Descriptor instead.
 func (*ResolveDependentsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{25}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResolveDependentsResult) GetNotified() uint32 {
@@ -1256,7 +1353,7 @@ type OpenGate struct {
 
 func (x *OpenGate) Reset() {
 	*x = OpenGate{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[26]
+	mi := &file_dataplane_op_duty_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1365,7 @@ func (x *OpenGate) String() string {
 func (*OpenGate) ProtoMessage() {}
 
 func (x *OpenGate) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[26]
+	mi := &file_dataplane_op_duty_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1378,7 @@ func (x *OpenGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenGate.ProtoReflect.Descriptor instead.
 func (*OpenGate) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{26}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *OpenGate) GetMeta() *Meta {
@@ -1307,7 +1404,7 @@ type OpenGateResult struct {
 
 func (x *OpenGateResult) Reset() {
 	*x = OpenGateResult{}
-	mi := &file_dataplane_op_duty_proto_msgTypes[27]
+	mi := &file_dataplane_op_duty_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1416,7 @@ func (x *OpenGateResult) String() string {
 func (*OpenGateResult) ProtoMessage() {}
 
 func (x *OpenGateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_duty_proto_msgTypes[27]
+	mi := &file_dataplane_op_duty_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1429,7 @@ func (x *OpenGateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenGateResult.ProtoReflect.Descriptor instead.
 func (*OpenGateResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{27}
+	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OpenGateResult) GetOpened() uint32 {
@@ -1373,7 +1470,12 @@ const file_dataplane_op_duty_proto_rawDesc = "" +
 	"\tTrimUsage\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x1b\n" +
 	"\tfirst_seq\x18\x02 \x01(\x04R\bfirstSeq\"\x11\n" +
-	"\x0fTrimUsageResult\"I\n" +
+	"\x0fTrimUsageResult\"o\n" +
+	"\vRecordUsage\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x16\n" +
+	"\x06queues\x18\x02 \x03(\tR\x06queues\x12!\n" +
+	"\fstored_bytes\x18\x03 \x01(\x04R\vstoredBytes\"\x13\n" +
+	"\x11RecordUsageResult\"I\n" +
 	"\n" +
 	"RaiseLevel\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
@@ -1429,7 +1531,7 @@ func file_dataplane_op_duty_proto_rawDescGZIP() []byte {
 	return file_dataplane_op_duty_proto_rawDescData
 }
 
-var file_dataplane_op_duty_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_dataplane_op_duty_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_dataplane_op_duty_proto_goTypes = []any{
 	(*Promote)(nil),                 // 0: corvo.op.v1.Promote
 	(*PromoteResult)(nil),           // 1: corvo.op.v1.PromoteResult
@@ -1443,44 +1545,47 @@ var file_dataplane_op_duty_proto_goTypes = []any{
 	(*TrimFeedResult)(nil),          // 9: corvo.op.v1.TrimFeedResult
 	(*TrimUsage)(nil),               // 10: corvo.op.v1.TrimUsage
 	(*TrimUsageResult)(nil),         // 11: corvo.op.v1.TrimUsageResult
-	(*RaiseLevel)(nil),              // 12: corvo.op.v1.RaiseLevel
-	(*RaiseLevelResult)(nil),        // 13: corvo.op.v1.RaiseLevelResult
-	(*TrimOutbox)(nil),              // 14: corvo.op.v1.TrimOutbox
-	(*TrimOutboxResult)(nil),        // 15: corvo.op.v1.TrimOutboxResult
-	(*ExpireJobs)(nil),              // 16: corvo.op.v1.ExpireJobs
-	(*ExpireJobsResult)(nil),        // 17: corvo.op.v1.ExpireJobsResult
-	(*ReleaseUnique)(nil),           // 18: corvo.op.v1.ReleaseUnique
-	(*ReleaseUniqueResult)(nil),     // 19: corvo.op.v1.ReleaseUniqueResult
-	(*PurgeJobs)(nil),               // 20: corvo.op.v1.PurgeJobs
-	(*PurgeJobsResult)(nil),         // 21: corvo.op.v1.PurgeJobsResult
-	(*PurgeBatches)(nil),            // 22: corvo.op.v1.PurgeBatches
-	(*PurgeBatchesResult)(nil),      // 23: corvo.op.v1.PurgeBatchesResult
-	(*ResolveDependents)(nil),       // 24: corvo.op.v1.ResolveDependents
-	(*ResolveDependentsResult)(nil), // 25: corvo.op.v1.ResolveDependentsResult
-	(*OpenGate)(nil),                // 26: corvo.op.v1.OpenGate
-	(*OpenGateResult)(nil),          // 27: corvo.op.v1.OpenGateResult
-	(*Meta)(nil),                    // 28: corvo.op.v1.Meta
+	(*RecordUsage)(nil),             // 12: corvo.op.v1.RecordUsage
+	(*RecordUsageResult)(nil),       // 13: corvo.op.v1.RecordUsageResult
+	(*RaiseLevel)(nil),              // 14: corvo.op.v1.RaiseLevel
+	(*RaiseLevelResult)(nil),        // 15: corvo.op.v1.RaiseLevelResult
+	(*TrimOutbox)(nil),              // 16: corvo.op.v1.TrimOutbox
+	(*TrimOutboxResult)(nil),        // 17: corvo.op.v1.TrimOutboxResult
+	(*ExpireJobs)(nil),              // 18: corvo.op.v1.ExpireJobs
+	(*ExpireJobsResult)(nil),        // 19: corvo.op.v1.ExpireJobsResult
+	(*ReleaseUnique)(nil),           // 20: corvo.op.v1.ReleaseUnique
+	(*ReleaseUniqueResult)(nil),     // 21: corvo.op.v1.ReleaseUniqueResult
+	(*PurgeJobs)(nil),               // 22: corvo.op.v1.PurgeJobs
+	(*PurgeJobsResult)(nil),         // 23: corvo.op.v1.PurgeJobsResult
+	(*PurgeBatches)(nil),            // 24: corvo.op.v1.PurgeBatches
+	(*PurgeBatchesResult)(nil),      // 25: corvo.op.v1.PurgeBatchesResult
+	(*ResolveDependents)(nil),       // 26: corvo.op.v1.ResolveDependents
+	(*ResolveDependentsResult)(nil), // 27: corvo.op.v1.ResolveDependentsResult
+	(*OpenGate)(nil),                // 28: corvo.op.v1.OpenGate
+	(*OpenGateResult)(nil),          // 29: corvo.op.v1.OpenGateResult
+	(*Meta)(nil),                    // 30: corvo.op.v1.Meta
 }
 var file_dataplane_op_duty_proto_depIdxs = []int32{
-	28, // 0: corvo.op.v1.Promote.meta:type_name -> corvo.op.v1.Meta
-	28, // 1: corvo.op.v1.Reclaim.meta:type_name -> corvo.op.v1.Meta
-	28, // 2: corvo.op.v1.PurgeIdempotency.meta:type_name -> corvo.op.v1.Meta
-	28, // 3: corvo.op.v1.StartTerm.meta:type_name -> corvo.op.v1.Meta
-	28, // 4: corvo.op.v1.TrimFeed.meta:type_name -> corvo.op.v1.Meta
-	28, // 5: corvo.op.v1.TrimUsage.meta:type_name -> corvo.op.v1.Meta
-	28, // 6: corvo.op.v1.RaiseLevel.meta:type_name -> corvo.op.v1.Meta
-	28, // 7: corvo.op.v1.TrimOutbox.meta:type_name -> corvo.op.v1.Meta
-	28, // 8: corvo.op.v1.ExpireJobs.meta:type_name -> corvo.op.v1.Meta
-	28, // 9: corvo.op.v1.ReleaseUnique.meta:type_name -> corvo.op.v1.Meta
-	28, // 10: corvo.op.v1.PurgeJobs.meta:type_name -> corvo.op.v1.Meta
-	28, // 11: corvo.op.v1.PurgeBatches.meta:type_name -> corvo.op.v1.Meta
-	28, // 12: corvo.op.v1.ResolveDependents.meta:type_name -> corvo.op.v1.Meta
-	28, // 13: corvo.op.v1.OpenGate.meta:type_name -> corvo.op.v1.Meta
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	30, // 0: corvo.op.v1.Promote.meta:type_name -> corvo.op.v1.Meta
+	30, // 1: corvo.op.v1.Reclaim.meta:type_name -> corvo.op.v1.Meta
+	30, // 2: corvo.op.v1.PurgeIdempotency.meta:type_name -> corvo.op.v1.Meta
+	30, // 3: corvo.op.v1.StartTerm.meta:type_name -> corvo.op.v1.Meta
+	30, // 4: corvo.op.v1.TrimFeed.meta:type_name -> corvo.op.v1.Meta
+	30, // 5: corvo.op.v1.TrimUsage.meta:type_name -> corvo.op.v1.Meta
+	30, // 6: corvo.op.v1.RecordUsage.meta:type_name -> corvo.op.v1.Meta
+	30, // 7: corvo.op.v1.RaiseLevel.meta:type_name -> corvo.op.v1.Meta
+	30, // 8: corvo.op.v1.TrimOutbox.meta:type_name -> corvo.op.v1.Meta
+	30, // 9: corvo.op.v1.ExpireJobs.meta:type_name -> corvo.op.v1.Meta
+	30, // 10: corvo.op.v1.ReleaseUnique.meta:type_name -> corvo.op.v1.Meta
+	30, // 11: corvo.op.v1.PurgeJobs.meta:type_name -> corvo.op.v1.Meta
+	30, // 12: corvo.op.v1.PurgeBatches.meta:type_name -> corvo.op.v1.Meta
+	30, // 13: corvo.op.v1.ResolveDependents.meta:type_name -> corvo.op.v1.Meta
+	30, // 14: corvo.op.v1.OpenGate.meta:type_name -> corvo.op.v1.Meta
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_op_duty_proto_init() }
@@ -1495,7 +1600,7 @@ func file_dataplane_op_duty_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_op_duty_proto_rawDesc), len(file_dataplane_op_duty_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -179,6 +179,7 @@ func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, 
 	}
 	if i.Reason == FailReason_FAIL_REASON_UNDELIVERED {
 		tx.EndService(j, false)
+		tx.SetUndelivered(j)
 	}
 	if err := releaseReservation(tx, j); err != nil {
 		return nil, err

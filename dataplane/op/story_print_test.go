@@ -258,6 +258,11 @@ func (s *story) printUsage() {
 				s.t.Fatal(err)
 			}
 			r, u := row.Record, row.Record.Report
+			if r.Meters != nil {
+				fmt.Fprintf(&s.out, "  %d at %s: ", row.Seq, s.moment(r.ClockNs))
+				s.printMeters(r.Meters)
+				continue
+			}
 			fmt.Fprintf(&s.out, "  %d %s#%d in %s at %s: in %d out %d created %d read %d cost %d model %q provider %q\n", row.Seq, s.name(r.JobId), r.Attempt, r.Queue,
 				s.moment(r.ClockNs), u.InputTokens, u.OutputTokens, u.CacheCreationTokens, u.CacheReadTokens, u.CostNanoUsd, u.Model, u.Provider)
 		}

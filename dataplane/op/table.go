@@ -81,6 +81,7 @@ const (
 	numSetKey            entry.Number = 68
 	numRotateKey         entry.Number = 69
 	numSetMembers        entry.Number = 70
+	numRecordUsage       entry.Number = 71
 )
 
 // table has every op, by its number. init fills it, because an initializer would be a cycle: Deliver.Apply
@@ -159,6 +160,7 @@ func init() {
 		numSetKey:            kind("set-key", pipeline.ClassManage, RepeatNever, (*SetKey).Apply),
 		numRotateKey:         kind("rotate-key", pipeline.ClassManage, RepeatNever, (*RotateKey).Apply),
 		numSetMembers:        kind("set-members", pipeline.ClassManage, RepeatNever, (*SetMembers).Apply).from(2),
+		numRecordUsage:       kind("record-usage", pipeline.ClassSettle, RepeatHarmless, (*RecordUsage).Apply).from(2),
 	})
 }
 

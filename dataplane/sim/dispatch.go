@@ -82,6 +82,8 @@ func (m *model) dispatch(o op.Op) outcome {
 // dispatchLater is the second half of dispatch, which would be too long as one function.
 func (m *model) dispatchLater(o op.Op) outcome {
 	switch o := o.(type) {
+	case *op.RecordUsage:
+		return m.recordUsage(o)
 	case *op.SetMembers:
 		return m.setMembers(o)
 	case *op.CancelJobs:

@@ -230,6 +230,7 @@ func (m *model) make(id job.ID, n *op.NewJob, member *modelMember) *modelJob {
 	m.nextNumber++
 	m.jobs[id] = j
 	m.queue(j.queue).enqueued++
+	m.meter(j.queue, modelMeters{enqueued: 1})
 	m.ledger.made(j)
 	m.put(j)
 	for _, d := range n.GetDependsOn() {

@@ -190,6 +190,7 @@ func (m *model) giveUp(j *modelJob, delivered, completed bool) {
 	m.settleBudgets(j)
 	m.learnCost(j, completed)
 	m.endService(j, delivered)
+	m.meterAttempt(j, delivered)
 	if t := m.claimed(j); t != nil {
 		for i := range t.tokens {
 			meter, used := &t.tokens[i], j.claim.used[i]

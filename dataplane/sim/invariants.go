@@ -226,6 +226,9 @@ func (s *simulation) balance() error {
 	var reported, used modelUsage
 	used.sum(s.ledger.used.tokens, s.ledger.used.costNano)
 	for _, sh := range s.shards {
+		if err := sh.model.balanceMeters(); err != nil {
+			return err
+		}
 		for _, row := range sh.model.usage {
 			if row.rejected == "" {
 				reported.sum(row.tokens, row.costNano)

@@ -27,6 +27,10 @@ type model struct {
 	usage         []modelUsage          // row i has number i+1; includes trimmed rows
 	usageFirst    uint64                // the first row kept
 	rejections    uint64                // number of rejected usage reports
+	meteredNs     int64                 // time up to which usage rows have the open time; 0 = the shard does not meter yet
+	happened      modelMeters           // since the shard meters
+	recorded      modelMeters           // in usage rows
+	droppedNs     int64                 // active time that the deletion of queues has dropped
 	level         uint32
 	members       *op.SetMembers // the last that was not refused; nil for none
 	seed          entry.Seed     // of the running entry
@@ -85,6 +89,7 @@ type modelUsage struct {
 	first           bool   // the job's first report
 	rejected        string // why the report was rejected; no sum contains its amounts then
 	key, tags       string
+	meters          string // the quantities of a row that RecordUsage or the deletion of a queue has written
 }
 
 // modelJob is the expected state of a job.
@@ -141,6 +146,7 @@ type modelJob struct {
 	fairnessKey  string       // the fairness key for which it counts
 	weight       uint32
 	queued       modelQueued
+	meteredLease uint64 // number of the last grant whose active time was counted
 	gate         modelGate
 	keyed        bool  // its fairness key was charged for its attempt
 	chargedNs    int64 // the amount of that charge

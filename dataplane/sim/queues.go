@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -35,8 +36,9 @@ type modelQueue struct {
 	lanes        map[string]*modelLane // by key; nil if the queue has no lanes
 	servedNs     int64
 	expectedNs   int64
-	expectedCost int64 // of an attempt
-	stirred      bool  // the entry touched its jobs or its rules
+	expectedCost int64       // of an attempt
+	unmetered    modelMeters // quantities that no usage row has
+	stirred      bool        // the entry touched its jobs or its rules
 }
 
 func (m *model) queue(name string) *modelQueue {
@@ -217,7 +219,7 @@ func (m *model) deleteQueue(o *op.DeleteQueue) outcome {
 	case o.GetIfSettled() && m.unsettled(o.GetQueue()):
 		return outcome{refused: api.StateConflict}
 	case m.isEmpty(o.GetQueue()):
-		delete(m.queues, o.GetQueue())
+		m.dropQueue(o.GetQueue())
 		return outcome{result: &op.DeleteQueueResult{}}
 	}
 	q.deleting = true
@@ -255,7 +257,7 @@ func (m *model) sweepQueue(o *op.SweepQueue) outcome {
 	switch {
 	case !o.GetLast():
 	case q.deleting && o.GetBelow() == 0 && m.isEmpty(o.GetQueue()):
-		delete(m.queues, o.GetQueue())
+		m.dropQueue(o.GetQueue())
 	case !q.deleting && q.clearBelow == o.GetBelow():
 		q.clearBelow = 0
 	}
@@ -293,7 +295,7 @@ func (m *model) compareQueue(v *state.Snapshot, name string, want *modelQueue) e
 		ageingMs: q.GetAgeingMs(), provider: q.GetProvider(), servedNs: q.GetServedNs(), expectedNs: q.GetExpectedNs(), expectedCost: q.GetExpectedCostNanoUsd(),
 	}
 	should := *want
-	should.lanes, should.stirred = nil, false
+	should.lanes, should.stirred, should.unmetered = nil, false, modelMeters{}
 	should.rate, should.takes, should.retention, should.defaults, should.tooMany = nil, nil, nil, nil, nil
 	same := fmt.Sprint(*is) == fmt.Sprint(should) && proto.Equal(q.GetRate(), want.rate) &&
 		proto.Equal(orEmpty(q.GetRetention()), orEmpty(want.retention)) && proto.Equal(orNothing(q.GetDefaults()), orNothing(want.defaults))
@@ -305,7 +307,7 @@ func (m *model) compareQueue(v *state.Snapshot, name string, want *modelQueue) e
 			return fmt.Errorf("queue %s counts %d %s jobs, the model %d", name, got, job.State(s).Word(), counted)
 		}
 	}
-	return want.tooMany
+	return errors.Join(want.tooMany, m.compareMetered(q, want.unmetered))
 }
 
 // orEmpty and orNothing make a queue that was never set equal to one that was set to nothing.

@@ -26,6 +26,7 @@ func (m *model) settle(j *modelJob, to job.State, how ending) {
 	switch j.state = to; to {
 	case job.Completed:
 		q.completed++
+		m.meter(j.queue, modelMeters{completed: 1})
 	case job.Dead:
 		q.buried++
 	case job.Cancelled:

@@ -38,6 +38,9 @@ func (m *model) compareUsage(v *state.Snapshot) error {
 	if head.GetUsageRejected() != m.rejections {
 		return fmt.Errorf("the store has rejected %d usage reports, the model %d", head.GetUsageRejected(), m.rejections)
 	}
+	if head.GetMeteredNs() != m.meteredNs {
+		return fmt.Errorf("the store has recorded the open time up to %d, the model up to %d", head.GetMeteredNs(), m.meteredNs)
+	}
 	seq := m.usageFirst
 	for row, err := range v.Usage(0) {
 		if err != nil {
@@ -45,12 +48,12 @@ func (m *model) compareUsage(v *state.Snapshot) error {
 		}
 		r := row.Record
 		is := modelUsage{
-			job: job.ID(r.GetJobId()), attempt: r.GetAttempt(), queue: r.GetQueue(), atNs: r.GetClockNs(),
+			job: idOf(r), attempt: r.GetAttempt(), queue: r.GetQueue(), atNs: r.GetClockNs(),
 			model: r.GetReport().GetModel(), provider: r.GetReport().GetProvider(),
 			tokens: tokensOf(r.GetReport()), costNano: r.GetReport().GetCostNanoUsd(), said: r.GetReport().GetCostReported(),
 			computed: r.GetComputedNanoUsd(), isComputed: r.GetComputed(), unpriced: r.GetUnpriced(),
 			phase: r.GetPhase(), first: r.GetFirst(), key: r.GetFairnessKey(), tags: tagsText(r.GetTags()),
-			rejected: r.GetReport().GetRejected(),
+			rejected: r.GetReport().GetRejected(), meters: metersText(r.Meters),
 		}
 		if row.Seq != seq || seq > uint64(len(m.usage)) || is != m.usage[seq-1] {
 			return fmt.Errorf("usage row %d is %+v in the store, row %d is %+v in the model", row.Seq, is, seq, m.usage[seq-1])
@@ -61,6 +64,12 @@ func (m *model) compareUsage(v *state.Snapshot) error {
 		return fmt.Errorf("the usage rows end before %d, the head says %d", seq, head.GetUsageNextSeq())
 	}
 	return nil
+}
+
+// idOf returns the job of a usage row, which is the zero id in a row with meters.
+func idOf(r *state.Usage) (id job.ID) {
+	copy(id[:], r.GetJobId())
+	return id
 }
 
 func (w *workload) trimUsage() op.Op {

@@ -76,6 +76,7 @@ func draws() []draw {
 		{"set-key", 1, (*workload).setKey},
 		{"rotate-key", 1, (*workload).rotateKey},
 		{"trim-usage", 2, (*workload).trimUsage},
+		{"record-usage", 4, (*workload).recordUsage},
 		{"delete-queue", 3, (*workload).deleteQueue},
 		{"raise-level", 1, (*workload).raiseLevel},
 		{"set-members", 1, (*workload).setMembers},

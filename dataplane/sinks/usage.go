@@ -46,7 +46,9 @@ type UsageConfig struct {
 	Receiver  Receiver
 	// OnAcked is called on Run's goroutine when the receiver has confirmed more rows; nil is not called.
 	OnAcked func()
-	Logger  *slog.Logger
+	// Clock returns a time. Every row that is not in the store yet will have a later one. nil = the sink makes no claims.
+	Clock  func(ctx context.Context) (int64, error)
+	Logger *slog.Logger
 }
 
 // Usage delivers a shard's usage rows, each exactly once, because the receiver accepts only the row after its
@@ -59,6 +61,7 @@ type Usage struct {
 
 	acked atomic.Uint64          // the last row that the receiver confirmed
 	alarm atomic.Pointer[string] // the reason why no usage can be delivered until an operator acts
+	claim atomic.Pointer[billing.Claim]
 
 	settling atomic.Bool // Settle was called: refused frames are set aside
 
@@ -66,6 +69,8 @@ type Usage struct {
 	ackChanged chan struct{} // closed when acked rises; nil while nothing waits for it
 
 	delivering chan struct{} // holds a token while a goroutine delivers, which alone uses the fields below
+
+	claimDue time.Time // when the next claim is made
 
 	known   string // incarnation of the part of which last is the receiver's answer; "" = the receiver must be asked
 	last    uint64 // number in the store of the receiver's last row
@@ -112,8 +117,9 @@ func (u *Usage) deliver(ctx context.Context, follows bool) {
 		return
 	}
 	u.known, u.follows = "", follows
-	backoff := minBackoff
+	backoff, untilNs := minBackoff, int64(0)
 	for ctx.Err() == nil {
+		untilNs = max(untilNs, u.claimable(ctx)) // a claim that waits for rows stays true
 		err := u.ship(ctx)
 		if ctx.Err() != nil {
 			return
@@ -125,11 +131,25 @@ func (u *Usage) deliver(ctx context.Context, follows bool) {
 			continue
 		}
 		backoff = minBackoff
-		select {
-		case <-ctx.Done():
-		case <-u.wake:
-			u.linger(ctx, batchDelay)
-		}
+		u.putClaim(untilNs)
+		untilNs = 0
+		u.await(ctx)
+	}
+}
+
+// await returns when there may be rows to deliver, batchDelay after the first of them, or when a claim is due.
+func (u *Usage) await(ctx context.Context) {
+	var due <-chan time.Time
+	if u.claims() {
+		t := time.NewTimer(time.Until(u.claimDue))
+		defer t.Stop()
+		due = t.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-due:
+	case <-u.wake:
+		u.linger(ctx, batchDelay)
 	}
 }
 

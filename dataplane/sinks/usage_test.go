@@ -563,7 +563,7 @@ func TestHours(t *testing.T) {
 			t.Errorf("hour of %d is %d, want %d", ns, got, want)
 		}
 	}
-	if d := dimensionsOf(&state.Usage{Queue: "q"}); d != (billing.Dimensions{Queue: "q"}) {
-		t.Errorf("a record without a report is %+v", d)
+	if p := appendParts(nil, &state.Usage{Queue: "q"}); len(p) != 1 || p[0].Dimensions != (billing.Dimensions{Queue: "q"}) {
+		t.Errorf("a record without a report is %+v", p)
 	}
 }

@@ -252,6 +252,7 @@ func (c *checker) queues() error {
 		if n := c.gated[q.Name]; n != q.Gated {
 			c.report("queue %q counts %d jobs at gates, there are %d", q.Name, q.Gated, n)
 		}
+		c.checkMeters(q)
 		if n := c.unique[q.Name]; n != q.UniqueLocks {
 			c.report("queue %q counts %d unique keys, there are %d", q.Name, q.UniqueLocks, n)
 		}
@@ -321,7 +322,7 @@ func (c *checker) usage() error {
 		if row.Seq != next {
 			c.report("there is usage row %d where %d is next", row.Seq, next)
 		}
-		if row.Record.Report == nil {
+		if row.Record.Report == nil && row.Record.Meters == nil {
 			c.report("usage row %d reports nothing", row.Seq)
 		}
 		next = row.Seq + 1

@@ -49,7 +49,7 @@ func (h *Head) copy() *Head {
 		LaneRecords: h.LaneRecords, AccountRecords: h.AccountRecords, TrafficRecords: h.TrafficRecords,
 		ScoreRecords: h.ScoreRecords, AlertRecords: h.AlertRecords, DeliveryRecords: h.DeliveryRecords,
 		PriceBook: h.PriceBook, DeliveriesMade: h.DeliveriesMade, NotificationsLost: h.NotificationsLost, LaneChanges: h.LaneChanges,
-		BulkRecords: h.BulkRecords, Audit: h.Audit, UsageHistories: h.UsageHistories,
+		BulkRecords: h.BulkRecords, Audit: h.Audit, UsageHistories: h.UsageHistories, MeteredNs: h.MeteredNs,
 	}
 }
 

@@ -169,6 +169,9 @@ func (tx *Tx) change(h *entryJob, events []EventType) error {
 	if err := tx.count(h.queue, h.now.state, to.state); err != nil {
 		return err
 	}
+	if h.now.state == job.Active && to.state != job.Active {
+		tx.countActive(h)
+	}
 	if err := tx.rederive(h, to); err != nil {
 		return err
 	}

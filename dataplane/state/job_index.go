@@ -26,9 +26,11 @@ type index struct {
 	expiry   timer  // when the job expires
 	unlock   timer  // when its unique key is released
 	lease    leaseToken
-	settled  int64            // when the job settled, which starts its retention; 0 while nothing may remove the job
-	gate     gateName         // the gate it waits at instead of being ready
-	locks    [jobLocks]string // the keys it holds, by kind; empty for none
+	// startedNs is when the job's running attempt began; 0 = none runs.
+	startedNs int64
+	settled   int64            // when the job settled, which starts its retention; 0 while nothing may remove the job
+	gate      gateName         // the gate it waits at instead of being ready
+	locks     [jobLocks]string // the keys it holds, by kind; empty for none
 }
 
 // derive computes the index of a job. It is the only code that derives records from a job.
@@ -57,6 +59,7 @@ func derive(j *job.Job) (index, error) {
 		}
 		ix.timer = timer{TimerLease, j.Lease.ExpiresNs}
 		ix.lease = tokenOf(j)
+		ix.startedNs = j.StartedNs
 	}
 	if ix.inLane() {
 		ix.key = j.FairnessKey

@@ -180,6 +180,9 @@ func (tx *Tx) place(h *entryJob, q *queue) error {
 	tx.touch(q)
 	q.rec.InState[to.state]++
 	q.rec.Enqueued++
+	if tx.meters() {
+		q.metered().Enqueued++ // a usage row has the job as one of its first queue
+	}
 	h.queue, h.now = q, index{}
 	return tx.rederive(h, to)
 }

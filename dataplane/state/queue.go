@@ -23,6 +23,7 @@ type queue struct {
 	settled   [settledStates]uint64 // settled jobs that the entry adds, by state
 
 	cleared     bool  // the queue is in clearings
+	unmetered   bool  // the queue is in Store.unmetered
 	replenishNs int64 // until then a rate limit keeps its jobs; 0 = none does
 }
 
@@ -97,7 +98,7 @@ func (tx *Tx) ensure(name string) *queue {
 }
 
 func (tx *Tx) addQueue(name string) *queue {
-	if err := job.CheckQueueName(name); err != nil {
+	if err := job.CheckStoredQueueName(name); err != nil {
 		tx.fail(fmt.Errorf("new queue: %w", err))
 	}
 	q := newQueue(&Queue{Name: name, CreatedNs: tx.head.ClockNs})
@@ -135,8 +136,8 @@ func (tx *Tx) LearnCost(name string, nanoUSD int64) {
 	tx.touch(q)
 }
 
-// DeleteQueue removes a queue, which must exist and have no jobs, and appends an event to the feed. A later
-// queue with the name starts from nothing.
+// DeleteQueue removes a queue, which must exist and have no jobs, and appends an event to the feed. A usage row gets the
+// queue's quantities that no row has yet. A later queue with the name starts from nothing.
 func (tx *Tx) DeleteQueue(name string) error {
 	q := tx.s.queues[name]
 	if q == nil {
@@ -146,6 +147,9 @@ func (tx *Tx) DeleteQueue(name string) error {
 		if n > 0 {
 			return tx.fail(fmt.Errorf("delete queue %q: it has %d %s jobs", name, n, job.State(state).Word()))
 		}
+	}
+	if err := tx.recordDeleted(q); err != nil {
+		return fmt.Errorf("delete queue %q: %w", name, err)
 	}
 	if err := tx.batch.Delete(queueKey(name), nil); err != nil {
 		return tx.fail(fmt.Errorf("delete queue %q: %w", name, err))

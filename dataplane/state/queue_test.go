@@ -48,6 +48,22 @@ func TestADeletedQueueLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestAQueueWithAnUnreachableName checks that a store creates the queues "." and "..", because the ops accept these names: a job
+// of another shard may have one, and a replica would stop at its entry.
+func TestAQueueWithAnUnreachableName(t *testing.T) {
+	t.Parallel()
+	s := openClosing(t)
+	update(t, s, func(tx *Tx) {
+		create(t, tx, 1, ".")
+		tx.EnsureQueue("..")
+		tx.AdmitQueue("...")
+	})
+	check(t, s)
+	if n := s.Fetchable("."); n != 1 {
+		t.Errorf("%d jobs are fetchable", n)
+	}
+}
+
 // The store wakes the fetches of a queue that takes a deleted queue's name within one entry.
 func TestADeletedQueuesNameBecomesReady(t *testing.T) {
 	t.Parallel()

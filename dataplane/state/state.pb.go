@@ -775,6 +775,7 @@ type Head struct {
 	FeedBytes          uint64                 `protobuf:"varint,39,opt,name=feed_bytes,json=feedBytes,proto3" json:"feed_bytes,omitempty"`                        // bytes of all feed entries ever written
 	FeedTrimmedBytes   uint64                 `protobuf:"varint,40,opt,name=feed_trimmed_bytes,json=feedTrimmedBytes,proto3" json:"feed_trimmed_bytes,omitempty"` // bytes of the trimmed feed entries
 	UsageHistories     []*UsageHistory        `protobuf:"bytes,48,rep,name=usage_histories,json=usageHistories,proto3" json:"usage_histories,omitempty"`          // the earlier histories that usage rows are of, the oldest first
+	MeteredNs          int64                  `protobuf:"varint,49,opt,name=metered_ns,json=meteredNs,proto3" json:"metered_ns,omitempty"`                        // time up to which usage rows have the open time; 0 = the history has no RecordUsage yet
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1103,6 +1104,13 @@ func (x *Head) GetUsageHistories() []*UsageHistory {
 	return nil
 }
 
+func (x *Head) GetMeteredNs() int64 {
+	if x != nil {
+		return x.MeteredNs
+	}
+	return 0
+}
+
 // UsageHistory names the history that numbered usage rows before the store's group was refounded. The ledger counts the rows of
 // each history from 1.
 type UsageHistory struct {
@@ -1343,6 +1351,7 @@ type Queue struct {
 	ExpectedNs          int64           `protobuf:"varint,28,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"`                                // moving average of the duration of jobs in lanes; 0 = unknown
 	ExpectedCostNanoUsd int64           `protobuf:"varint,29,opt,name=expected_cost_nano_usd,json=expectedCostNanoUsd,proto3" json:"expected_cost_nano_usd,omitempty"` // moving average of the cost of an attempt; 0 = none reported
 	Started             uint64          `protobuf:"varint,30,opt,name=started,proto3" json:"started,omitempty"`                                                        // attempts started since the queue was created
+	Metered             *Metered        `protobuf:"bytes,31,opt,name=metered,proto3" json:"metered,omitempty"`                                                         // absent: all zero
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -1587,6 +1596,74 @@ func (x *Queue) GetStarted() uint64 {
 	return 0
 }
 
+func (x *Queue) GetMetered() *Metered {
+	if x != nil {
+		return x.Metered
+	}
+	return nil
+}
+
+// Metered says what the usage rows have of a queue's counters. It changes only in a history that meters.
+type Metered struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Enqueued      uint64                 `protobuf:"varint,1,opt,name=enqueued,proto3" json:"enqueued,omitempty"`                 // jobs of Queue.enqueued that a usage row has or that no row needs: moved jobs, jobs from before the metering
+	Completed     uint64                 `protobuf:"varint,2,opt,name=completed,proto3" json:"completed,omitempty"`               // the same of Queue.completed
+	ActiveNs      uint64                 `protobuf:"varint,3,opt,name=active_ns,json=activeNs,proto3" json:"active_ns,omitempty"` // lease time of ended attempts that no usage row has
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Metered) Reset() {
+	*x = Metered{}
+	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Metered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Metered) ProtoMessage() {}
+
+func (x *Metered) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Metered.ProtoReflect.Descriptor instead.
+func (*Metered) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Metered) GetEnqueued() uint64 {
+	if x != nil {
+		return x.Enqueued
+	}
+	return 0
+}
+
+func (x *Metered) GetCompleted() uint64 {
+	if x != nil {
+		return x.Completed
+	}
+	return 0
+}
+
+func (x *Metered) GetActiveNs() uint64 {
+	if x != nil {
+		return x.ActiveNs
+	}
+	return 0
+}
+
 // Lane holds the counts of the jobs of a queue with one fairness key, and the key's share of the queue. As
 // soon as a queue has a lane, the jobs without a key form one too.
 type Lane struct {
@@ -1606,7 +1683,7 @@ type Lane struct {
 
 func (x *Lane) Reset() {
 	*x = Lane{}
-	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	mi := &file_dataplane_state_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1695,7 @@ func (x *Lane) String() string {
 func (*Lane) ProtoMessage() {}
 
 func (x *Lane) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	mi := &file_dataplane_state_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1708,7 @@ func (x *Lane) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lane.ProtoReflect.Descriptor instead.
 func (*Lane) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Lane) GetQueue() string {
@@ -1708,7 +1785,7 @@ type LaneChanges struct {
 
 func (x *LaneChanges) Reset() {
 	*x = LaneChanges{}
-	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	mi := &file_dataplane_state_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +1797,7 @@ func (x *LaneChanges) String() string {
 func (*LaneChanges) ProtoMessage() {}
 
 func (x *LaneChanges) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	mi := &file_dataplane_state_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +1810,7 @@ func (x *LaneChanges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneChanges.ProtoReflect.Descriptor instead.
 func (*LaneChanges) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LaneChanges) GetLanes() []*Lane {
@@ -1769,7 +1846,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	mi := &file_dataplane_state_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1781,7 +1858,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	mi := &file_dataplane_state_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1794,7 +1871,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Resource) GetKind() ResourceKind {
@@ -1911,7 +1988,7 @@ type LimitRule struct {
 
 func (x *LimitRule) Reset() {
 	*x = LimitRule{}
-	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	mi := &file_dataplane_state_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +2000,7 @@ func (x *LimitRule) String() string {
 func (*LimitRule) ProtoMessage() {}
 
 func (x *LimitRule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	mi := &file_dataplane_state_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2013,7 @@ func (x *LimitRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitRule.ProtoReflect.Descriptor instead.
 func (*LimitRule) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LimitRule) GetQueue() string {
@@ -1993,7 +2070,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	mi := &file_dataplane_state_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2082,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	mi := &file_dataplane_state_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2095,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{10}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Provider) GetRequests() uint64 {
@@ -2060,7 +2137,7 @@ type Traffic struct {
 
 func (x *Traffic) Reset() {
 	*x = Traffic{}
-	mi := &file_dataplane_state_state_proto_msgTypes[11]
+	mi := &file_dataplane_state_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2072,7 +2149,7 @@ func (x *Traffic) String() string {
 func (*Traffic) ProtoMessage() {}
 
 func (x *Traffic) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[11]
+	mi := &file_dataplane_state_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2085,7 +2162,7 @@ func (x *Traffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
 func (*Traffic) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{11}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Traffic) GetName() string {
@@ -2160,7 +2237,7 @@ type Price struct {
 
 func (x *Price) Reset() {
 	*x = Price{}
-	mi := &file_dataplane_state_state_proto_msgTypes[12]
+	mi := &file_dataplane_state_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2249,7 @@ func (x *Price) String() string {
 func (*Price) ProtoMessage() {}
 
 func (x *Price) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[12]
+	mi := &file_dataplane_state_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2262,7 @@ func (x *Price) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Price.ProtoReflect.Descriptor instead.
 func (*Price) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{12}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Price) GetProvider() string {
@@ -2256,7 +2333,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_dataplane_state_state_proto_msgTypes[13]
+	mi := &file_dataplane_state_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2345,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[13]
+	mi := &file_dataplane_state_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2358,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{13}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Budget) GetScope() BudgetScope {
@@ -2365,7 +2442,7 @@ type SpendLimit struct {
 
 func (x *SpendLimit) Reset() {
 	*x = SpendLimit{}
-	mi := &file_dataplane_state_state_proto_msgTypes[14]
+	mi := &file_dataplane_state_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2377,7 +2454,7 @@ func (x *SpendLimit) String() string {
 func (*SpendLimit) ProtoMessage() {}
 
 func (x *SpendLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[14]
+	mi := &file_dataplane_state_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2390,7 +2467,7 @@ func (x *SpendLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpendLimit.ProtoReflect.Descriptor instead.
 func (*SpendLimit) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{14}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SpendLimit) GetWindow() Window {
@@ -2434,7 +2511,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_dataplane_state_state_proto_msgTypes[15]
+	mi := &file_dataplane_state_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +2523,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[15]
+	mi := &file_dataplane_state_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2536,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{15}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Account) GetId() []byte {
@@ -2535,7 +2612,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_dataplane_state_state_proto_msgTypes[16]
+	mi := &file_dataplane_state_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2624,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[16]
+	mi := &file_dataplane_state_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2637,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{16}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Share) GetShard() uint32 {
@@ -2642,7 +2719,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_dataplane_state_state_proto_msgTypes[17]
+	mi := &file_dataplane_state_state_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2654,7 +2731,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[17]
+	mi := &file_dataplane_state_state_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2667,7 +2744,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{17}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Slice) GetGrantedNanoUsd() int64 {
@@ -2775,7 +2852,7 @@ type Denial struct {
 
 func (x *Denial) Reset() {
 	*x = Denial{}
-	mi := &file_dataplane_state_state_proto_msgTypes[18]
+	mi := &file_dataplane_state_state_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +2864,7 @@ func (x *Denial) String() string {
 func (*Denial) ProtoMessage() {}
 
 func (x *Denial) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[18]
+	mi := &file_dataplane_state_state_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +2877,7 @@ func (x *Denial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denial.ProtoReflect.Descriptor instead.
 func (*Denial) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{18}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Denial) GetAmountNanoUsd() int64 {
@@ -2857,7 +2934,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_dataplane_state_state_proto_msgTypes[19]
+	mi := &file_dataplane_state_state_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +2946,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[19]
+	mi := &file_dataplane_state_state_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +2959,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{19}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Spent) GetWindow() Window {
@@ -2974,7 +3051,7 @@ type ApprovalPolicy struct {
 
 func (x *ApprovalPolicy) Reset() {
 	*x = ApprovalPolicy{}
-	mi := &file_dataplane_state_state_proto_msgTypes[20]
+	mi := &file_dataplane_state_state_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2986,7 +3063,7 @@ func (x *ApprovalPolicy) String() string {
 func (*ApprovalPolicy) ProtoMessage() {}
 
 func (x *ApprovalPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[20]
+	mi := &file_dataplane_state_state_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2999,7 +3076,7 @@ func (x *ApprovalPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalPolicy.ProtoReflect.Descriptor instead.
 func (*ApprovalPolicy) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{20}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ApprovalPolicy) GetLabel() string {
@@ -3088,7 +3165,7 @@ type AlertRule struct {
 
 func (x *AlertRule) Reset() {
 	*x = AlertRule{}
-	mi := &file_dataplane_state_state_proto_msgTypes[21]
+	mi := &file_dataplane_state_state_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3100,7 +3177,7 @@ func (x *AlertRule) String() string {
 func (*AlertRule) ProtoMessage() {}
 
 func (x *AlertRule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[21]
+	mi := &file_dataplane_state_state_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3113,7 +3190,7 @@ func (x *AlertRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertRule.ProtoReflect.Descriptor instead.
 func (*AlertRule) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{21}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AlertRule) GetLabel() string {
@@ -3179,7 +3256,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_dataplane_state_state_proto_msgTypes[22]
+	mi := &file_dataplane_state_state_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3191,7 +3268,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[22]
+	mi := &file_dataplane_state_state_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3204,7 +3281,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{22}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Alert) GetId() []byte {
@@ -3260,7 +3337,7 @@ type Webhook struct {
 
 func (x *Webhook) Reset() {
 	*x = Webhook{}
-	mi := &file_dataplane_state_state_proto_msgTypes[23]
+	mi := &file_dataplane_state_state_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3349,7 @@ func (x *Webhook) String() string {
 func (*Webhook) ProtoMessage() {}
 
 func (x *Webhook) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[23]
+	mi := &file_dataplane_state_state_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3362,7 @@ func (x *Webhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Webhook.ProtoReflect.Descriptor instead.
 func (*Webhook) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{23}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Webhook) GetUrl() string {
@@ -3368,7 +3445,7 @@ type Attempted struct {
 
 func (x *Attempted) Reset() {
 	*x = Attempted{}
-	mi := &file_dataplane_state_state_proto_msgTypes[24]
+	mi := &file_dataplane_state_state_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3380,7 +3457,7 @@ func (x *Attempted) String() string {
 func (*Attempted) ProtoMessage() {}
 
 func (x *Attempted) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[24]
+	mi := &file_dataplane_state_state_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3393,7 +3470,7 @@ func (x *Attempted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempted.ProtoReflect.Descriptor instead.
 func (*Attempted) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{24}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Attempted) GetStatus() uint32 {
@@ -3468,7 +3545,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_dataplane_state_state_proto_msgTypes[25]
+	mi := &file_dataplane_state_state_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3480,7 +3557,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[25]
+	mi := &file_dataplane_state_state_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3493,7 +3570,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{25}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Delivery) GetId() []byte {
@@ -3605,7 +3682,7 @@ type Scores struct {
 
 func (x *Scores) Reset() {
 	*x = Scores{}
-	mi := &file_dataplane_state_state_proto_msgTypes[26]
+	mi := &file_dataplane_state_state_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3617,7 +3694,7 @@ func (x *Scores) String() string {
 func (*Scores) ProtoMessage() {}
 
 func (x *Scores) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[26]
+	mi := &file_dataplane_state_state_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3630,7 +3707,7 @@ func (x *Scores) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scores.ProtoReflect.Descriptor instead.
 func (*Scores) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{26}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Scores) GetJobId() []byte {
@@ -3663,7 +3740,7 @@ type QueueDefaults struct {
 
 func (x *QueueDefaults) Reset() {
 	*x = QueueDefaults{}
-	mi := &file_dataplane_state_state_proto_msgTypes[27]
+	mi := &file_dataplane_state_state_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3675,7 +3752,7 @@ func (x *QueueDefaults) String() string {
 func (*QueueDefaults) ProtoMessage() {}
 
 func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[27]
+	mi := &file_dataplane_state_state_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3688,7 +3765,7 @@ func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueDefaults.ProtoReflect.Descriptor instead.
 func (*QueueDefaults) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{27}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *QueueDefaults) GetPriority() uint32 {
@@ -3750,7 +3827,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_dataplane_state_state_proto_msgTypes[28]
+	mi := &file_dataplane_state_state_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3762,7 +3839,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[28]
+	mi := &file_dataplane_state_state_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3775,7 +3852,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{28}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Lock) GetJobId() []byte {
@@ -3810,7 +3887,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_dataplane_state_state_proto_msgTypes[29]
+	mi := &file_dataplane_state_state_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3822,7 +3899,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[29]
+	mi := &file_dataplane_state_state_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3835,7 +3912,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{29}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Batch) GetId() []byte {
@@ -3973,7 +4050,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_dataplane_state_state_proto_msgTypes[30]
+	mi := &file_dataplane_state_state_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3985,7 +4062,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[30]
+	mi := &file_dataplane_state_state_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3998,7 +4075,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{30}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Schedule) GetId() []byte {
@@ -4161,7 +4238,7 @@ type Dependents struct {
 
 func (x *Dependents) Reset() {
 	*x = Dependents{}
-	mi := &file_dataplane_state_state_proto_msgTypes[31]
+	mi := &file_dataplane_state_state_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4173,7 +4250,7 @@ func (x *Dependents) String() string {
 func (*Dependents) ProtoMessage() {}
 
 func (x *Dependents) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[31]
+	mi := &file_dataplane_state_state_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4186,7 +4263,7 @@ func (x *Dependents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependents.ProtoReflect.Descriptor instead.
 func (*Dependents) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{31}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Dependents) GetWaiters() uint64 {
@@ -4227,7 +4304,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_dataplane_state_state_proto_msgTypes[32]
+	mi := &file_dataplane_state_state_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4239,7 +4316,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[32]
+	mi := &file_dataplane_state_state_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4329,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{32}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Waiter) GetShard() uint32 {
@@ -4273,21 +4350,22 @@ type Usage struct {
 	// The report's quantities. Model and provider are the job's after the report: a report without them
 	// keeps those that the job had. The cost is the one that counts: the reported one, or else the computed
 	// one. A rejected report is stored as it came, and its amounts may be anything.
-	Report          *job.Usage  `protobuf:"bytes,5,opt,name=report,proto3" json:"report,omitempty"`
-	ComputedNanoUsd int64       `protobuf:"varint,6,opt,name=computed_nano_usd,json=computedNanoUsd,proto3" json:"computed_nano_usd,omitempty"` // by the prices of the namespace and those shipped
-	Computed        bool        `protobuf:"varint,7,opt,name=computed,proto3" json:"computed,omitempty"`                                        // there is a computed amount
-	Unpriced        bool        `protobuf:"varint,8,opt,name=unpriced,proto3" json:"unpriced,omitempty"`                                        // no price is known: a computed amount is a ceiling
-	Tags            []*job.Pair `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
-	FairnessKey     string      `protobuf:"bytes,10,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
-	Phase           UsagePhase  `protobuf:"varint,11,opt,name=phase,proto3,enum=corvo.state.v1.UsagePhase" json:"phase,omitempty"` // kind of request that carried it
-	First           bool        `protobuf:"varint,12,opt,name=first,proto3" json:"first,omitempty"`                                // the job's first report that counts
+	Report          *job.Usage   `protobuf:"bytes,5,opt,name=report,proto3" json:"report,omitempty"`
+	ComputedNanoUsd int64        `protobuf:"varint,6,opt,name=computed_nano_usd,json=computedNanoUsd,proto3" json:"computed_nano_usd,omitempty"` // by the prices of the namespace and those shipped
+	Computed        bool         `protobuf:"varint,7,opt,name=computed,proto3" json:"computed,omitempty"`                                        // there is a computed amount
+	Unpriced        bool         `protobuf:"varint,8,opt,name=unpriced,proto3" json:"unpriced,omitempty"`                                        // no price is known: a computed amount is a ceiling
+	Tags            []*job.Pair  `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
+	FairnessKey     string       `protobuf:"bytes,10,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
+	Phase           UsagePhase   `protobuf:"varint,11,opt,name=phase,proto3,enum=corvo.state.v1.UsagePhase" json:"phase,omitempty"` // kind of request that carried it
+	First           bool         `protobuf:"varint,12,opt,name=first,proto3" json:"first,omitempty"`                                // the job's first report that counts
+	Meters          *ShardMeters `protobuf:"bytes,13,opt,name=meters,proto3" json:"meters,omitempty"`                               // in a row of RecordUsage, which has only this field and clock_ns
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_dataplane_state_state_proto_msgTypes[33]
+	mi := &file_dataplane_state_state_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4299,7 +4377,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[33]
+	mi := &file_dataplane_state_state_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4312,7 +4390,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{33}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Usage) GetJobId() []byte {
@@ -4399,6 +4477,142 @@ func (x *Usage) GetFirst() bool {
 	return false
 }
 
+func (x *Usage) GetMeters() *ShardMeters {
+	if x != nil {
+		return x.Meters
+	}
+	return nil
+}
+
+// ShardMeters holds the quantities that a shard has metered since the row before.
+type ShardMeters struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Queues            []*QueueMeters         `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"` // only those with a quantity
+	OpenSeconds       uint64                 `protobuf:"varint,2,opt,name=open_seconds,json=openSeconds,proto3" json:"open_seconds,omitempty"`
+	StoredByteSeconds uint64                 `protobuf:"varint,3,opt,name=stored_byte_seconds,json=storedByteSeconds,proto3" json:"stored_byte_seconds,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *ShardMeters) Reset() {
+	*x = ShardMeters{}
+	mi := &file_dataplane_state_state_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardMeters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardMeters) ProtoMessage() {}
+
+func (x *ShardMeters) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardMeters.ProtoReflect.Descriptor instead.
+func (*ShardMeters) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ShardMeters) GetQueues() []*QueueMeters {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+func (x *ShardMeters) GetOpenSeconds() uint64 {
+	if x != nil {
+		return x.OpenSeconds
+	}
+	return 0
+}
+
+func (x *ShardMeters) GetStoredByteSeconds() uint64 {
+	if x != nil {
+		return x.StoredByteSeconds
+	}
+	return 0
+}
+
+type QueueMeters struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	JobsEnqueued  uint64                 `protobuf:"varint,2,opt,name=jobs_enqueued,json=jobsEnqueued,proto3" json:"jobs_enqueued,omitempty"`
+	JobsCompleted uint64                 `protobuf:"varint,3,opt,name=jobs_completed,json=jobsCompleted,proto3" json:"jobs_completed,omitempty"`
+	ActiveSeconds uint64                 `protobuf:"varint,4,opt,name=active_seconds,json=activeSeconds,proto3" json:"active_seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueMeters) Reset() {
+	*x = QueueMeters{}
+	mi := &file_dataplane_state_state_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueMeters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueMeters) ProtoMessage() {}
+
+func (x *QueueMeters) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueMeters.ProtoReflect.Descriptor instead.
+func (*QueueMeters) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *QueueMeters) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *QueueMeters) GetJobsEnqueued() uint64 {
+	if x != nil {
+		return x.JobsEnqueued
+	}
+	return 0
+}
+
+func (x *QueueMeters) GetJobsCompleted() uint64 {
+	if x != nil {
+		return x.JobsCompleted
+	}
+	return 0
+}
+
+func (x *QueueMeters) GetActiveSeconds() uint64 {
+	if x != nil {
+		return x.ActiveSeconds
+	}
+	return 0
+}
+
 // Key is the record of an API key. It has hashes and never a secret.
 type Key struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -4419,7 +4633,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_dataplane_state_state_proto_msgTypes[34]
+	mi := &file_dataplane_state_state_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4431,7 +4645,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[34]
+	mi := &file_dataplane_state_state_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4444,7 +4658,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{34}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Key) GetId() string {
@@ -4537,7 +4751,7 @@ type Idempotency struct {
 
 func (x *Idempotency) Reset() {
 	*x = Idempotency{}
-	mi := &file_dataplane_state_state_proto_msgTypes[35]
+	mi := &file_dataplane_state_state_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4549,7 +4763,7 @@ func (x *Idempotency) String() string {
 func (*Idempotency) ProtoMessage() {}
 
 func (x *Idempotency) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[35]
+	mi := &file_dataplane_state_state_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4562,7 +4776,7 @@ func (x *Idempotency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idempotency.ProtoReflect.Descriptor instead.
 func (*Idempotency) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{35}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Idempotency) GetRequestHash() []byte {
@@ -4611,7 +4825,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_dataplane_state_state_proto_msgTypes[36]
+	mi := &file_dataplane_state_state_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +4837,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[36]
+	mi := &file_dataplane_state_state_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +4850,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{36}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Event) GetType() EventType {
@@ -4716,7 +4930,7 @@ type FeedEntry struct {
 
 func (x *FeedEntry) Reset() {
 	*x = FeedEntry{}
-	mi := &file_dataplane_state_state_proto_msgTypes[37]
+	mi := &file_dataplane_state_state_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4728,7 +4942,7 @@ func (x *FeedEntry) String() string {
 func (*FeedEntry) ProtoMessage() {}
 
 func (x *FeedEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[37]
+	mi := &file_dataplane_state_state_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4741,7 +4955,7 @@ func (x *FeedEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeedEntry.ProtoReflect.Descriptor instead.
 func (*FeedEntry) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{37}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FeedEntry) GetIndex() uint64 {
@@ -4785,7 +4999,7 @@ type Outgoing struct {
 
 func (x *Outgoing) Reset() {
 	*x = Outgoing{}
-	mi := &file_dataplane_state_state_proto_msgTypes[38]
+	mi := &file_dataplane_state_state_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4797,7 +5011,7 @@ func (x *Outgoing) String() string {
 func (*Outgoing) ProtoMessage() {}
 
 func (x *Outgoing) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[38]
+	mi := &file_dataplane_state_state_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4810,7 +5024,7 @@ func (x *Outgoing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outgoing.ProtoReflect.Descriptor instead.
 func (*Outgoing) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{38}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Outgoing) GetNumber() uint32 {
@@ -4849,7 +5063,7 @@ type Outbox struct {
 
 func (x *Outbox) Reset() {
 	*x = Outbox{}
-	mi := &file_dataplane_state_state_proto_msgTypes[39]
+	mi := &file_dataplane_state_state_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4861,7 +5075,7 @@ func (x *Outbox) String() string {
 func (*Outbox) ProtoMessage() {}
 
 func (x *Outbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[39]
+	mi := &file_dataplane_state_state_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4874,7 +5088,7 @@ func (x *Outbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outbox.ProtoReflect.Descriptor instead.
 func (*Outbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{39}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Outbox) GetNextSeq() uint64 {
@@ -4916,7 +5130,7 @@ type Inbox struct {
 
 func (x *Inbox) Reset() {
 	*x = Inbox{}
-	mi := &file_dataplane_state_state_proto_msgTypes[40]
+	mi := &file_dataplane_state_state_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4928,7 +5142,7 @@ func (x *Inbox) String() string {
 func (*Inbox) ProtoMessage() {}
 
 func (x *Inbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[40]
+	mi := &file_dataplane_state_state_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4941,7 +5155,7 @@ func (x *Inbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbox.ProtoReflect.Descriptor instead.
 func (*Inbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{40}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Inbox) GetIncarnation() []byte {
@@ -4975,7 +5189,7 @@ type Forward struct {
 
 func (x *Forward) Reset() {
 	*x = Forward{}
-	mi := &file_dataplane_state_state_proto_msgTypes[41]
+	mi := &file_dataplane_state_state_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4987,7 +5201,7 @@ func (x *Forward) String() string {
 func (*Forward) ProtoMessage() {}
 
 func (x *Forward) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[41]
+	mi := &file_dataplane_state_state_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +5214,7 @@ func (x *Forward) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forward.ProtoReflect.Descriptor instead.
 func (*Forward) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{41}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Forward) GetShard() uint32 {
@@ -5042,7 +5256,7 @@ var File_dataplane_state_state_proto protoreflect.FileDescriptor
 
 const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\x1a\x1cdataplane/state/access.proto\x1a\x1bdataplane/state/audit.proto\"\xd6\f\n" +
+	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\x1a\x1cdataplane/state/access.proto\x1a\x1bdataplane/state/audit.proto\"\xf5\f\n" +
 	"\x04Head\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x14\n" +
@@ -5089,7 +5303,9 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
 	"feed_bytes\x18' \x01(\x04R\tfeedBytes\x12,\n" +
 	"\x12feed_trimmed_bytes\x18( \x01(\x04R\x10feedTrimmedBytes\x12E\n" +
-	"\x0fusage_histories\x180 \x03(\v2\x1c.corvo.state.v1.UsageHistoryR\x0eusageHistories\"K\n" +
+	"\x0fusage_histories\x180 \x03(\v2\x1c.corvo.state.v1.UsageHistoryR\x0eusageHistories\x12\x1d\n" +
+	"\n" +
+	"metered_ns\x181 \x01(\x03R\tmeteredNs\"K\n" +
 	"\fUsageHistory\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x19\n" +
 	"\bnext_seq\x18\x02 \x01(\x04R\anextSeq\":\n" +
@@ -5100,7 +5316,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x04seed\x18\x02 \x01(\fR\x04seed\"\x84\x01\n" +
 	"\bSettings\x125\n" +
 	"\tretention\x18\x01 \x01(\v2\x17.corvo.job.v1.RetentionR\tretention\x12A\n" +
-	"\runknown_model\x18\x02 \x01(\x0e2\x1c.corvo.state.v1.UnknownModelR\funknownModel\"\xda\a\n" +
+	"\runknown_model\x18\x02 \x01(\x0e2\x1c.corvo.state.v1.UnknownModelR\funknownModel\"\x8d\b\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -5137,7 +5353,12 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\vexpected_ns\x18\x1c \x01(\x03R\n" +
 	"expectedNs\x123\n" +
 	"\x16expected_cost_nano_usd\x18\x1d \x01(\x03R\x13expectedCostNanoUsd\x12\x18\n" +
-	"\astarted\x18\x1e \x01(\x04R\astarted\"\x82\x02\n" +
+	"\astarted\x18\x1e \x01(\x04R\astarted\x121\n" +
+	"\ametered\x18\x1f \x01(\v2\x17.corvo.state.v1.MeteredR\ametered\"`\n" +
+	"\aMetered\x12\x1a\n" +
+	"\benqueued\x18\x01 \x01(\x04R\benqueued\x12\x1c\n" +
+	"\tcompleted\x18\x02 \x01(\x04R\tcompleted\x12\x1b\n" +
+	"\tactive_ns\x18\x03 \x01(\x04R\bactiveNs\"\x82\x02\n" +
 	"\x04Lane\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x18\n" +
@@ -5406,7 +5627,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"settled_ns\x18\x03 \x01(\x03R\tsettledNs\x12\x19\n" +
 	"\bretry_ns\x18\x04 \x01(\x03R\aretryNs\"\x1e\n" +
 	"\x06Waiter\x12\x14\n" +
-	"\x05shard\x18\x01 \x01(\rR\x05shard\"\x8d\x03\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\"\xc2\x03\n" +
 	"\x05Usage\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\fR\x05jobId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -5420,7 +5641,17 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\ffairness_key\x18\n" +
 	" \x01(\tR\vfairnessKey\x120\n" +
 	"\x05phase\x18\v \x01(\x0e2\x1a.corvo.state.v1.UsagePhaseR\x05phase\x12\x14\n" +
-	"\x05first\x18\f \x01(\bR\x05first\"\xb7\x02\n" +
+	"\x05first\x18\f \x01(\bR\x05first\x123\n" +
+	"\x06meters\x18\r \x01(\v2\x1b.corvo.state.v1.ShardMetersR\x06meters\"\x95\x01\n" +
+	"\vShardMeters\x123\n" +
+	"\x06queues\x18\x01 \x03(\v2\x1b.corvo.state.v1.QueueMetersR\x06queues\x12!\n" +
+	"\fopen_seconds\x18\x02 \x01(\x04R\vopenSeconds\x12.\n" +
+	"\x13stored_byte_seconds\x18\x03 \x01(\x04R\x11storedByteSeconds\"\x96\x01\n" +
+	"\vQueueMeters\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12#\n" +
+	"\rjobs_enqueued\x18\x02 \x01(\x04R\fjobsEnqueued\x12%\n" +
+	"\x0ejobs_completed\x18\x03 \x01(\x04R\rjobsCompleted\x12%\n" +
+	"\x0eactive_seconds\x18\x04 \x01(\x04R\ractiveSeconds\"\xb7\x02\n" +
 	"\x03Key\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -5610,7 +5841,7 @@ func file_dataplane_state_state_proto_rawDescGZIP() []byte {
 }
 
 var file_dataplane_state_state_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_dataplane_state_state_proto_goTypes = []any{
 	(UnknownModel)(0),      // 0: corvo.state.v1.UnknownModel
 	(ResourceKind)(0),      // 1: corvo.state.v1.ResourceKind
@@ -5628,110 +5859,116 @@ var file_dataplane_state_state_proto_goTypes = []any{
 	(*TermStart)(nil),      // 13: corvo.state.v1.TermStart
 	(*Settings)(nil),       // 14: corvo.state.v1.Settings
 	(*Queue)(nil),          // 15: corvo.state.v1.Queue
-	(*Lane)(nil),           // 16: corvo.state.v1.Lane
-	(*LaneChanges)(nil),    // 17: corvo.state.v1.LaneChanges
-	(*Resource)(nil),       // 18: corvo.state.v1.Resource
-	(*LimitRule)(nil),      // 19: corvo.state.v1.LimitRule
-	(*Provider)(nil),       // 20: corvo.state.v1.Provider
-	(*Traffic)(nil),        // 21: corvo.state.v1.Traffic
-	(*Price)(nil),          // 22: corvo.state.v1.Price
-	(*Budget)(nil),         // 23: corvo.state.v1.Budget
-	(*SpendLimit)(nil),     // 24: corvo.state.v1.SpendLimit
-	(*Account)(nil),        // 25: corvo.state.v1.Account
-	(*Share)(nil),          // 26: corvo.state.v1.Share
-	(*Slice)(nil),          // 27: corvo.state.v1.Slice
-	(*Denial)(nil),         // 28: corvo.state.v1.Denial
-	(*Spent)(nil),          // 29: corvo.state.v1.Spent
-	(*ApprovalPolicy)(nil), // 30: corvo.state.v1.ApprovalPolicy
-	(*AlertRule)(nil),      // 31: corvo.state.v1.AlertRule
-	(*Alert)(nil),          // 32: corvo.state.v1.Alert
-	(*Webhook)(nil),        // 33: corvo.state.v1.Webhook
-	(*Attempted)(nil),      // 34: corvo.state.v1.Attempted
-	(*Delivery)(nil),       // 35: corvo.state.v1.Delivery
-	(*Scores)(nil),         // 36: corvo.state.v1.Scores
-	(*QueueDefaults)(nil),  // 37: corvo.state.v1.QueueDefaults
-	(*Lock)(nil),           // 38: corvo.state.v1.Lock
-	(*Batch)(nil),          // 39: corvo.state.v1.Batch
-	(*Schedule)(nil),       // 40: corvo.state.v1.Schedule
-	(*Dependents)(nil),     // 41: corvo.state.v1.Dependents
-	(*Waiter)(nil),         // 42: corvo.state.v1.Waiter
-	(*Usage)(nil),          // 43: corvo.state.v1.Usage
-	(*Key)(nil),            // 44: corvo.state.v1.Key
-	(*Idempotency)(nil),    // 45: corvo.state.v1.Idempotency
-	(*Event)(nil),          // 46: corvo.state.v1.Event
-	(*FeedEntry)(nil),      // 47: corvo.state.v1.FeedEntry
-	(*Outgoing)(nil),       // 48: corvo.state.v1.Outgoing
-	(*Outbox)(nil),         // 49: corvo.state.v1.Outbox
-	(*Inbox)(nil),          // 50: corvo.state.v1.Inbox
-	(*Forward)(nil),        // 51: corvo.state.v1.Forward
-	(*AuditChain)(nil),     // 52: corvo.state.v1.AuditChain
-	(*job.Retention)(nil),  // 53: corvo.job.v1.Retention
-	(*job.RateWindow)(nil), // 54: corvo.job.v1.RateWindow
-	(job.Overflow)(0),      // 55: corvo.job.v1.Overflow
-	(*Role)(nil),           // 56: corvo.state.v1.Role
-	(*job.Score)(nil),      // 57: corvo.job.v1.Score
-	(job.Backoff)(0),       // 58: corvo.job.v1.Backoff
-	(*job.Blob)(nil),       // 59: corvo.job.v1.Blob
-	(*job.Pair)(nil),       // 60: corvo.job.v1.Pair
-	(job.State)(0),         // 61: corvo.job.v1.State
-	(*job.Usage)(nil),      // 62: corvo.job.v1.Usage
+	(*Metered)(nil),        // 16: corvo.state.v1.Metered
+	(*Lane)(nil),           // 17: corvo.state.v1.Lane
+	(*LaneChanges)(nil),    // 18: corvo.state.v1.LaneChanges
+	(*Resource)(nil),       // 19: corvo.state.v1.Resource
+	(*LimitRule)(nil),      // 20: corvo.state.v1.LimitRule
+	(*Provider)(nil),       // 21: corvo.state.v1.Provider
+	(*Traffic)(nil),        // 22: corvo.state.v1.Traffic
+	(*Price)(nil),          // 23: corvo.state.v1.Price
+	(*Budget)(nil),         // 24: corvo.state.v1.Budget
+	(*SpendLimit)(nil),     // 25: corvo.state.v1.SpendLimit
+	(*Account)(nil),        // 26: corvo.state.v1.Account
+	(*Share)(nil),          // 27: corvo.state.v1.Share
+	(*Slice)(nil),          // 28: corvo.state.v1.Slice
+	(*Denial)(nil),         // 29: corvo.state.v1.Denial
+	(*Spent)(nil),          // 30: corvo.state.v1.Spent
+	(*ApprovalPolicy)(nil), // 31: corvo.state.v1.ApprovalPolicy
+	(*AlertRule)(nil),      // 32: corvo.state.v1.AlertRule
+	(*Alert)(nil),          // 33: corvo.state.v1.Alert
+	(*Webhook)(nil),        // 34: corvo.state.v1.Webhook
+	(*Attempted)(nil),      // 35: corvo.state.v1.Attempted
+	(*Delivery)(nil),       // 36: corvo.state.v1.Delivery
+	(*Scores)(nil),         // 37: corvo.state.v1.Scores
+	(*QueueDefaults)(nil),  // 38: corvo.state.v1.QueueDefaults
+	(*Lock)(nil),           // 39: corvo.state.v1.Lock
+	(*Batch)(nil),          // 40: corvo.state.v1.Batch
+	(*Schedule)(nil),       // 41: corvo.state.v1.Schedule
+	(*Dependents)(nil),     // 42: corvo.state.v1.Dependents
+	(*Waiter)(nil),         // 43: corvo.state.v1.Waiter
+	(*Usage)(nil),          // 44: corvo.state.v1.Usage
+	(*ShardMeters)(nil),    // 45: corvo.state.v1.ShardMeters
+	(*QueueMeters)(nil),    // 46: corvo.state.v1.QueueMeters
+	(*Key)(nil),            // 47: corvo.state.v1.Key
+	(*Idempotency)(nil),    // 48: corvo.state.v1.Idempotency
+	(*Event)(nil),          // 49: corvo.state.v1.Event
+	(*FeedEntry)(nil),      // 50: corvo.state.v1.FeedEntry
+	(*Outgoing)(nil),       // 51: corvo.state.v1.Outgoing
+	(*Outbox)(nil),         // 52: corvo.state.v1.Outbox
+	(*Inbox)(nil),          // 53: corvo.state.v1.Inbox
+	(*Forward)(nil),        // 54: corvo.state.v1.Forward
+	(*AuditChain)(nil),     // 55: corvo.state.v1.AuditChain
+	(*job.Retention)(nil),  // 56: corvo.job.v1.Retention
+	(*job.RateWindow)(nil), // 57: corvo.job.v1.RateWindow
+	(job.Overflow)(0),      // 58: corvo.job.v1.Overflow
+	(*Role)(nil),           // 59: corvo.state.v1.Role
+	(*job.Score)(nil),      // 60: corvo.job.v1.Score
+	(job.Backoff)(0),       // 61: corvo.job.v1.Backoff
+	(*job.Blob)(nil),       // 62: corvo.job.v1.Blob
+	(*job.Pair)(nil),       // 63: corvo.job.v1.Pair
+	(job.State)(0),         // 64: corvo.job.v1.State
+	(*job.Usage)(nil),      // 65: corvo.job.v1.Usage
 }
 var file_dataplane_state_state_proto_depIdxs = []int32{
 	14, // 0: corvo.state.v1.Head.settings:type_name -> corvo.state.v1.Settings
-	52, // 1: corvo.state.v1.Head.audit:type_name -> corvo.state.v1.AuditChain
+	55, // 1: corvo.state.v1.Head.audit:type_name -> corvo.state.v1.AuditChain
 	11, // 2: corvo.state.v1.Head.usage_histories:type_name -> corvo.state.v1.UsageHistory
 	13, // 3: corvo.state.v1.Terms.starts:type_name -> corvo.state.v1.TermStart
-	53, // 4: corvo.state.v1.Settings.retention:type_name -> corvo.job.v1.Retention
+	56, // 4: corvo.state.v1.Settings.retention:type_name -> corvo.job.v1.Retention
 	0,  // 5: corvo.state.v1.Settings.unknown_model:type_name -> corvo.state.v1.UnknownModel
-	54, // 6: corvo.state.v1.Queue.rate:type_name -> corvo.job.v1.RateWindow
-	55, // 7: corvo.state.v1.Queue.overflow:type_name -> corvo.job.v1.Overflow
-	53, // 8: corvo.state.v1.Queue.retention:type_name -> corvo.job.v1.Retention
-	37, // 9: corvo.state.v1.Queue.defaults:type_name -> corvo.state.v1.QueueDefaults
-	54, // 10: corvo.state.v1.Lane.rate:type_name -> corvo.job.v1.RateWindow
-	16, // 11: corvo.state.v1.LaneChanges.lanes:type_name -> corvo.state.v1.Lane
-	1,  // 12: corvo.state.v1.Resource.kind:type_name -> corvo.state.v1.ResourceKind
-	19, // 13: corvo.state.v1.Resource.limit_rule:type_name -> corvo.state.v1.LimitRule
-	20, // 14: corvo.state.v1.Resource.provider:type_name -> corvo.state.v1.Provider
-	22, // 15: corvo.state.v1.Resource.price:type_name -> corvo.state.v1.Price
-	23, // 16: corvo.state.v1.Resource.budget:type_name -> corvo.state.v1.Budget
-	30, // 17: corvo.state.v1.Resource.approval_policy:type_name -> corvo.state.v1.ApprovalPolicy
-	31, // 18: corvo.state.v1.Resource.alert_rule:type_name -> corvo.state.v1.AlertRule
-	33, // 19: corvo.state.v1.Resource.webhook:type_name -> corvo.state.v1.Webhook
-	56, // 20: corvo.state.v1.Resource.role:type_name -> corvo.state.v1.Role
-	54, // 21: corvo.state.v1.Traffic.requests:type_name -> corvo.job.v1.RateWindow
-	54, // 22: corvo.state.v1.Traffic.input_tokens:type_name -> corvo.job.v1.RateWindow
-	54, // 23: corvo.state.v1.Traffic.output_tokens:type_name -> corvo.job.v1.RateWindow
-	2,  // 24: corvo.state.v1.Budget.scope:type_name -> corvo.state.v1.BudgetScope
-	24, // 25: corvo.state.v1.Budget.limits:type_name -> corvo.state.v1.SpendLimit
-	3,  // 26: corvo.state.v1.Budget.on_exceed:type_name -> corvo.state.v1.OnExceed
-	4,  // 27: corvo.state.v1.SpendLimit.window:type_name -> corvo.state.v1.Window
-	29, // 28: corvo.state.v1.Account.spent:type_name -> corvo.state.v1.Spent
-	26, // 29: corvo.state.v1.Account.shares:type_name -> corvo.state.v1.Share
-	27, // 30: corvo.state.v1.Account.slice:type_name -> corvo.state.v1.Slice
-	28, // 31: corvo.state.v1.Slice.denial:type_name -> corvo.state.v1.Denial
-	4,  // 32: corvo.state.v1.Denial.window:type_name -> corvo.state.v1.Window
-	4,  // 33: corvo.state.v1.Spent.window:type_name -> corvo.state.v1.Window
-	5,  // 34: corvo.state.v1.AlertRule.when:type_name -> corvo.state.v1.AlertSubject
-	6,  // 35: corvo.state.v1.AlertRule.comparison:type_name -> corvo.state.v1.Comparison
-	57, // 36: corvo.state.v1.Scores.scores:type_name -> corvo.job.v1.Score
-	58, // 37: corvo.state.v1.QueueDefaults.backoff:type_name -> corvo.job.v1.Backoff
-	59, // 38: corvo.state.v1.Schedule.payload:type_name -> corvo.job.v1.Blob
-	7,  // 39: corvo.state.v1.Schedule.missed:type_name -> corvo.state.v1.Missed
-	60, // 40: corvo.state.v1.Schedule.tags:type_name -> corvo.job.v1.Pair
-	60, // 41: corvo.state.v1.Schedule.headers:type_name -> corvo.job.v1.Pair
-	61, // 42: corvo.state.v1.Dependents.settled:type_name -> corvo.job.v1.State
-	62, // 43: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
-	60, // 44: corvo.state.v1.Usage.tags:type_name -> corvo.job.v1.Pair
-	8,  // 45: corvo.state.v1.Usage.phase:type_name -> corvo.state.v1.UsagePhase
-	9,  // 46: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
-	62, // 47: corvo.state.v1.Event.usage:type_name -> corvo.job.v1.Usage
-	57, // 48: corvo.state.v1.Event.score:type_name -> corvo.job.v1.Score
-	46, // 49: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	57, // 6: corvo.state.v1.Queue.rate:type_name -> corvo.job.v1.RateWindow
+	58, // 7: corvo.state.v1.Queue.overflow:type_name -> corvo.job.v1.Overflow
+	56, // 8: corvo.state.v1.Queue.retention:type_name -> corvo.job.v1.Retention
+	38, // 9: corvo.state.v1.Queue.defaults:type_name -> corvo.state.v1.QueueDefaults
+	16, // 10: corvo.state.v1.Queue.metered:type_name -> corvo.state.v1.Metered
+	57, // 11: corvo.state.v1.Lane.rate:type_name -> corvo.job.v1.RateWindow
+	17, // 12: corvo.state.v1.LaneChanges.lanes:type_name -> corvo.state.v1.Lane
+	1,  // 13: corvo.state.v1.Resource.kind:type_name -> corvo.state.v1.ResourceKind
+	20, // 14: corvo.state.v1.Resource.limit_rule:type_name -> corvo.state.v1.LimitRule
+	21, // 15: corvo.state.v1.Resource.provider:type_name -> corvo.state.v1.Provider
+	23, // 16: corvo.state.v1.Resource.price:type_name -> corvo.state.v1.Price
+	24, // 17: corvo.state.v1.Resource.budget:type_name -> corvo.state.v1.Budget
+	31, // 18: corvo.state.v1.Resource.approval_policy:type_name -> corvo.state.v1.ApprovalPolicy
+	32, // 19: corvo.state.v1.Resource.alert_rule:type_name -> corvo.state.v1.AlertRule
+	34, // 20: corvo.state.v1.Resource.webhook:type_name -> corvo.state.v1.Webhook
+	59, // 21: corvo.state.v1.Resource.role:type_name -> corvo.state.v1.Role
+	57, // 22: corvo.state.v1.Traffic.requests:type_name -> corvo.job.v1.RateWindow
+	57, // 23: corvo.state.v1.Traffic.input_tokens:type_name -> corvo.job.v1.RateWindow
+	57, // 24: corvo.state.v1.Traffic.output_tokens:type_name -> corvo.job.v1.RateWindow
+	2,  // 25: corvo.state.v1.Budget.scope:type_name -> corvo.state.v1.BudgetScope
+	25, // 26: corvo.state.v1.Budget.limits:type_name -> corvo.state.v1.SpendLimit
+	3,  // 27: corvo.state.v1.Budget.on_exceed:type_name -> corvo.state.v1.OnExceed
+	4,  // 28: corvo.state.v1.SpendLimit.window:type_name -> corvo.state.v1.Window
+	30, // 29: corvo.state.v1.Account.spent:type_name -> corvo.state.v1.Spent
+	27, // 30: corvo.state.v1.Account.shares:type_name -> corvo.state.v1.Share
+	28, // 31: corvo.state.v1.Account.slice:type_name -> corvo.state.v1.Slice
+	29, // 32: corvo.state.v1.Slice.denial:type_name -> corvo.state.v1.Denial
+	4,  // 33: corvo.state.v1.Denial.window:type_name -> corvo.state.v1.Window
+	4,  // 34: corvo.state.v1.Spent.window:type_name -> corvo.state.v1.Window
+	5,  // 35: corvo.state.v1.AlertRule.when:type_name -> corvo.state.v1.AlertSubject
+	6,  // 36: corvo.state.v1.AlertRule.comparison:type_name -> corvo.state.v1.Comparison
+	60, // 37: corvo.state.v1.Scores.scores:type_name -> corvo.job.v1.Score
+	61, // 38: corvo.state.v1.QueueDefaults.backoff:type_name -> corvo.job.v1.Backoff
+	62, // 39: corvo.state.v1.Schedule.payload:type_name -> corvo.job.v1.Blob
+	7,  // 40: corvo.state.v1.Schedule.missed:type_name -> corvo.state.v1.Missed
+	63, // 41: corvo.state.v1.Schedule.tags:type_name -> corvo.job.v1.Pair
+	63, // 42: corvo.state.v1.Schedule.headers:type_name -> corvo.job.v1.Pair
+	64, // 43: corvo.state.v1.Dependents.settled:type_name -> corvo.job.v1.State
+	65, // 44: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
+	63, // 45: corvo.state.v1.Usage.tags:type_name -> corvo.job.v1.Pair
+	8,  // 46: corvo.state.v1.Usage.phase:type_name -> corvo.state.v1.UsagePhase
+	45, // 47: corvo.state.v1.Usage.meters:type_name -> corvo.state.v1.ShardMeters
+	46, // 48: corvo.state.v1.ShardMeters.queues:type_name -> corvo.state.v1.QueueMeters
+	9,  // 49: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
+	65, // 50: corvo.state.v1.Event.usage:type_name -> corvo.job.v1.Usage
+	60, // 51: corvo.state.v1.Event.score:type_name -> corvo.job.v1.Score
+	49, // 52: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
+	53, // [53:53] is the sub-list for method output_type
+	53, // [53:53] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_state_state_proto_init() }
@@ -5741,14 +5978,14 @@ func file_dataplane_state_state_proto_init() {
 	}
 	file_dataplane_state_access_proto_init()
 	file_dataplane_state_audit_proto_init()
-	file_dataplane_state_state_proto_msgTypes[27].OneofWrappers = []any{}
+	file_dataplane_state_state_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_state_state_proto_rawDesc), len(file_dataplane_state_state_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   42,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -57,6 +57,8 @@ type Hooks struct {
 	OnFeed func()
 	// OnUsage reports new usage rows.
 	OnUsage func()
+	// OnMeters reports that a first queue has quantities that no usage row has.
+	OnMeters func()
 	// OnAudit reports new audit records.
 	OnAudit func()
 	// OnKeys reports that API keys or their permissions were created, changed or removed.
@@ -100,6 +102,7 @@ type Store struct {
 	gauges        sync.Map                      // queue name -> *gauge
 	floors        [timerClasses]timerFloor
 	replenish     replenishments
+	unmetered     unmetered
 	clearings     clearings
 	retentions    retentions
 	bulkChanges   notifier
@@ -185,12 +188,14 @@ func (s *Store) install(gen *generation, c *caches) {
 	s.replenish.reset()
 	s.retentions.reset(c.queues, c.head.GetSettings().GetRetention())
 	s.clearings.keep(c.queues)
+	s.unmetered.reset()
 	for _, q := range c.queues {
 		q.gauge = s.gauge(q.rec.Name)
 		q.gauge.publish(q, c.head.ClockNs)
 		s.keepReplenishment(q, c.head.ClockNs)
 		s.clearings.set(q)
 		q.cleared = q.clears()
+		s.publishMetered(q, c.head)
 	}
 	for i := range s.floors {
 		s.floors[i].reset()

@@ -118,6 +118,7 @@ func (h *Head) begin(incarnation entry.Incarnation) {
 	h.Incarnation = incarnation[:]
 	h.FeedNextSeq += feedLeap
 	h.FeedFirstSeq, h.FeedTrimmedBytes = h.FeedNextSeq, h.FeedBytes
+	h.MeteredNs = 0 // usage rows of the earlier history may have the quantities of the queues
 }
 
 // importBytes is the size of Import's write batches.

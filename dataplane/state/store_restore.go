@@ -182,6 +182,9 @@ func (s *Store) announce() error {
 	if s.hooks.OnUsage != nil {
 		s.hooks.OnUsage()
 	}
+	if s.hooks.OnMeters != nil {
+		s.hooks.OnMeters()
+	}
 	if s.hooks.OnKeys != nil {
 		s.hooks.OnKeys()
 	}

@@ -62,6 +62,7 @@ type Tx struct {
 	retentionNs   int64                     // end of the first retention, if the entry lowered it; latest if not
 	replenishNs   int64                     // first time that frees a queue newly kept by a rate limit; latest for none
 	opensGates    bool                      // the settings of a queue with jobs at gates changed
+	gainsMeters   bool                      // a first queue has quantities that no usage row has
 	clears        bool                      // a touched queue is being cleared or deleted
 	payloadsPut   []payloadPut              // put and deleted payloads
 	documents     uint64                    // bytes of blobs, iterations and ops for other shards written so far
@@ -83,7 +84,9 @@ type entryJob struct {
 	stored index // of the stored record; zero if there is none
 	now    index // of the record as last put
 	dirty  bool
-	record []byte // encoded by Commit, in the batch
+	// undelivered: no worker received the attempt that the op ends.
+	undelivered bool
+	record      []byte // encoded by Commit, in the batch
 
 	forward     *Forward // where it went; nil for nowhere, and until forwardRead
 	forwardRead bool
@@ -190,7 +193,7 @@ func (tx *Tx) reset() {
 	tx.written, tx.writtenRead = nil, 0
 	tx.newest = tx.s.newest
 	tx.replenishNs, tx.retentionNs, tx.clears, tx.documents = latest, latest, false, 0
-	tx.opensGates = false
+	tx.opensGates, tx.gainsMeters = false, false
 	for class := range tx.earliest {
 		tx.earliest[class] = latest
 	}
@@ -275,6 +278,7 @@ func (tx *Tx) publish() {
 		tx.s.gauges.Delete(q.rec.Name)
 		tx.s.replenish.set(q.rec.Name, 0)
 		tx.s.clearings.drop(q.rec.Name)
+		tx.s.unmetered.drop(q.rec.Name)
 	}
 	for _, q := range tx.queues {
 		if q.gauge == nil {
@@ -320,6 +324,9 @@ func (tx *Tx) publishWork(q *queue) {
 	}
 	q.cleared = clears
 	tx.clears = tx.clears || clears
+	if tx.s.publishMetered(q, tx.head) {
+		tx.gainsMeters = true
+	}
 }
 
 func (tx *Tx) callHooks(feedGrew bool) {
@@ -350,6 +357,9 @@ func (tx *Tx) callHooks(feedGrew bool) {
 	}
 	if tx.usageGrew && hooks.OnUsage != nil {
 		hooks.OnUsage()
+	}
+	if tx.gainsMeters && hooks.OnMeters != nil {
+		hooks.OnMeters()
 	}
 	if tx.auditGrew && hooks.OnAudit != nil {
 		hooks.OnAudit()

@@ -25,14 +25,22 @@ func (tx *Tx) AddUsage(j *job.Job, row *Usage) error {
 	if row.Report.Rejected == "" {
 		row.Report.Model, row.Report.Provider = j.GetUsage().GetModel(), j.GetUsage().GetProvider()
 	}
-	tx.key = appendUsageKey(tx.key[:0], tx.head.UsageNextSeq)
-	if err := put(tx.batch, tx.key, row); err != nil {
-		return tx.fail(fmt.Errorf("usage of job %x: %w", j.Id, err))
+	if err := tx.addUsageRow(row); err != nil {
+		return fmt.Errorf("usage of job %x: %w", j.Id, err)
 	}
 	if row.Report.Rejected != "" {
 		tx.head.UsageRejected++
 		tx.AddEvent(EventType_EVENT_USAGE_REJECTED, j)
 		tx.feed.Events[len(tx.feed.Events)-1].Usage = row.Report
+	}
+	return nil
+}
+
+// addUsageRow writes a usage row under the next number.
+func (tx *Tx) addUsageRow(row *Usage) error {
+	tx.key = appendUsageKey(tx.key[:0], tx.head.UsageNextSeq)
+	if err := put(tx.batch, tx.key, row); err != nil {
+		return tx.fail(fmt.Errorf("usage row %d: %w", tx.head.UsageNextSeq, err))
 	}
 	tx.head.UsageNextSeq++
 	tx.usageGrew = true

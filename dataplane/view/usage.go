@@ -13,7 +13,8 @@ import (
 
 // Usage rows are immutable and numbered without a gap, so the last row in the file shows how far the file is:
 // followUsage adds later rows and drops those that the store no longer has. Usage therefore needs no events,
-// and outlives the jobs to which it belongs.
+// and outlives the jobs to which it belongs. The file leaves out the rows of RecordUsage, because they are of no job and
+// only the ledger of the cloud uses them.
 
 const putUsageSQL = `
 INSERT OR REPLACE INTO usage (seq, job_id, queue, attempt, phase, first, input_tokens, output_tokens, cache_creation_tokens,
@@ -27,7 +28,7 @@ func loadUsage(ctx context.Context, w *writer, snap *state.Snapshot) error {
 		if err := w.transact(func() (err error) {
 			more = false
 			for row, err := range snap.Usage(next) {
-				if err == nil {
+				if err == nil && row.Record.Meters == nil {
 					err = w.usage(row)
 				}
 				if err != nil {
@@ -50,21 +51,25 @@ func loadUsage(ctx context.Context, w *writer, snap *state.Snapshot) error {
 // those that the store no longer has. The caller must call it inside the transaction that writes the other
 // changes up to that time.
 func (w *writer) followUsage(snap *state.Snapshot, toNs int64) error {
-	var last [1]driver.Value
-	if _, err := w.first(w.newestUsage, last[:]); err != nil {
-		return err
+	if w.usageNext == 0 {
+		var last [1]driver.Value
+		if _, err := w.first(w.newestUsage, last[:]); err != nil {
+			return err
+		}
+		seq, _ := last[0].(int64)
+		w.usageNext = uint64(seq) + 1
 	}
-	seq, _ := last[0].(int64)
-	for row, err := range snap.Usage(uint64(seq) + 1) {
+	for row, err := range snap.Usage(w.usageNext) {
 		if err == nil && row.Record.ClockNs > toNs {
 			break
 		}
-		if err == nil {
+		if err == nil && row.Record.Meters == nil {
 			err = w.usage(row)
 		}
 		if err != nil {
 			return err
 		}
+		w.usageNext = row.Seq + 1
 	}
 	return w.forgetUsage(snap.Head())
 }

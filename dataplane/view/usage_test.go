@@ -204,3 +204,19 @@ func TestUsageSumsAreWide(t *testing.T) {
 	h.says("SELECT id, reason, input_tokens, reported_cost_usd > 9e9 FROM rejected_usage", "4|cost_over_limit|-5|1")
 	h.same()
 }
+
+// TestUsageWithoutJobs checks that a view leaves out the rows of RecordUsage, both if it followed and if it was built
+// again, and shows the reports after them.
+func TestUsageWithoutJobs(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	h.commit(func(tx *state.Tx) { must(t, tx.RecordMeters(nil, 0)) })
+	id := h.enqueue("q", 1)[0]
+	for range 2 {
+		h.commit(func(tx *state.Tx) { must(t, tx.RecordMeters([]string{"q"}, 0)) })
+		h.use(id, 1, func(int) *state.Usage { return reported("m", 1) })
+		h.settle()
+	}
+	h.says("SELECT id FROM job_usage", "2\n3")
+	h.same()
+}

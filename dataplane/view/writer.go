@@ -33,6 +33,7 @@ type writer struct {
 	findEmpty, dropEmpty                                                                       [len(emptyTables)]prepared
 	putUsage, trimUsage, newestUsage                                                           prepared
 	usageFirst                                                                                 uint64 // the usage has no row before it
+	usageNext                                                                                  uint64 // followUsage has read all rows before it; 0 = not known
 	putAudit, trimAudit, newestAudit                                                           prepared
 	audited                                                                                    auditSeen // progress in the store's audit log
 	putKey, dropKeys, putNamespace, dropNamespace                                              prepared

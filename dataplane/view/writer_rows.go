@@ -79,7 +79,7 @@ func (w *writer) transact(f func() error) error {
 			}
 		}
 		w.dropRows()
-		w.usageFirst, w.audited, w.keysShown = 0, auditSeen{}, false // as after opening the file, because the rollback restores its rows
+		w.usageFirst, w.usageNext, w.audited, w.keysShown = 0, 0, auditSeen{}, false // as after opening the file, because the rollback restores its rows
 		return errors.Join(err, w.exec(w.rollback))
 	})
 }
