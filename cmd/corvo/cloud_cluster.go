@@ -12,6 +12,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
 // cloudClusters makes the commands about the data-plane clusters of namespaces.
@@ -40,7 +41,9 @@ func cloudClusters(r *remote) *cobra.Command {
 		}, func(w io.Writer, all []api.CloudCluster) { showList(w, all, columns) }),
 		alias("get", onCloud(r, "show ID", "Show the data-plane cluster of a namespace", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.CloudCluster, error) {
 			return c.Cluster(cmd.Context(), args[0])
-		}, func(w io.Writer, c api.CloudCluster) { showOne(w, c, columns...) })),
+		}, func(w io.Writer, c api.CloudCluster) {
+			showOne(w, c, append(columns, column[api.CloudCluster]{"COPIES TO ENTRY", copies})...)
+		})),
 		onCloud(r, "pause ID", "Pause the reconciliation of a namespace", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
 			return done("paused"), c.PauseReconcile(cmd.Context(), args[0])
 		}, showStatus),
@@ -57,7 +60,10 @@ func moveCluster(r *remote) *cobra.Command {
 	var from, to string
 	var wait waitFlags
 	cmd := onCloud(r, "move ID", "Move a member of a namespace to another host", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
-		if err := wait.check(); err != nil {
+		var f misuse.Faults
+		f.Refuse(from != "", "--from is missing: name the host that the member leaves")
+		f.Refuse(to != "", "--to is missing: name the host that gets the member")
+		if err := cmp.Or(f.Err(), wait.check()); err != nil {
 			return api.Status{}, err
 		}
 		status, err := c.MoveCluster(cmd.Context(), args[0], from, to)

@@ -4,18 +4,26 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
 // recoverCluster makes the command that refounds the groups of a namespace from one copy.
 func recoverCluster(r *remote) *cobra.Command {
 	var request api.RecoverClusterRequest
 	cmd := onCloud(r, "recover ID", "Recover a namespace that has lost its quorum", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.RecoverCluster, error) {
+		var f misuse.Faults
+		f.Refuse(request.From != "", "--from is missing: name the host whose copy is kept; corvo cloud clusters show %s says which copy is the furthest", args[0])
+		f.Refuse(request.AcceptLoss, "--accept-loss is missing: acknowledged writes that the copy lacks are lost")
+		if err := f.Err(); err != nil {
+			return api.RecoverCluster{}, err
+		}
 		return c.RecoverCluster(cmd.Context(), args[0], request)
 	}, showRecovery)
 	cmd.Long = "Recover a namespace of which most copies are lost. The copy on one host becomes the whole namespace, and all other copies\n" +
@@ -44,4 +52,37 @@ func positions(all []api.ClusterPosition) string {
 		words[i] = fmt.Sprintf("%d (term %d)", p.Index, p.Term)
 	}
 	return known(strings.Join(words, " / "))
+}
+
+// copies returns the end of each member's copy, and says which copy is the furthest, because an operator recovers from that
+// one.
+func copies(c api.CloudCluster) string {
+	words := make([]string, len(c.Status.Members))
+	for i, m := range c.Status.Members {
+		words[i] = cmp.Or(m.HostName, m.Host) + ": not reported"
+		if len(m.Last) > 0 {
+			words[i] = fmt.Sprintf("%s: %s%s", cmp.Or(m.HostName, m.Host), positions(m.Last), furthest(m.Last, c.Status.Members))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// furthest returns a remark on a copy if no member's copy is ahead of it, in all shards or in some.
+func furthest(last []api.ClusterPosition, members []api.CloudClusterMember) string {
+	var shards []string
+	for at, p := range last {
+		ahead := func(m api.CloudClusterMember) bool {
+			return at < len(m.Last) && cmp.Or(cmp.Compare(m.Last[at].Term, p.Term), cmp.Compare(m.Last[at].Index, p.Index)) > 0
+		}
+		if !slices.ContainsFunc(members, ahead) {
+			shards = append(shards, fmt.Sprint(p.Shard))
+		}
+	}
+	switch len(shards) {
+	case 0:
+		return ""
+	case len(last):
+		return " (furthest)"
+	}
+	return fmt.Sprintf(" (furthest in shard %s)", strings.Join(shards, " and "))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
@@ -77,10 +78,13 @@ func (v view) unfit(h Host, raft bool) string {
 	if v.ns.On(h.ID) {
 		cells = 0 // they count already
 	}
-	switch _, member := v.ns.Member(h.Store); {
+	// A store that leaves and has no copy waits. It would open the namespace if it were listed again.
+	m, member := v.ns.Member(h.Store)
+	waits := m.Leaving && v.cells[h.ID].State == wire.Waiting
+	switch {
 	case h.Draining:
 		return "it drains"
-	case member && v.ns.Founded && failing(v.cells[h.ID]):
+	case member && v.ns.Founded && failing(v.cells[h.ID]) && !waits:
 		return "it cannot open the namespace: " + v.cells[h.ID].Error
 	case raft && h.Raft == "":
 		return "it has no address for the Raft members of other hosts"

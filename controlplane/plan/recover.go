@@ -9,14 +9,14 @@ import (
 )
 
 // Recover returns the step that refounds the groups of a namespace from the copy on the host from, because an operator
-// accepts that writes are lost. The step is a Refound, None if the namespace is being recovered from this host already,
-// or an Await with the reason why it cannot be recovered so now. Recover refuses a namespace that can have leaders
-// without it, and, unless acceptOlder is set, a copy that another reported copy is ahead of.
+// accepts that writes are lost. The step is a Refound, None if the namespace has been recovered from this host and has not
+// lost its quorum again since, or an Await with the reason why it cannot be recovered so now. Recover refuses a namespace
+// that can have leaders without it, and, unless acceptOlder is set, a copy that another reported copy is ahead of.
 func Recover(ns fleet.Namespace, hosts []Host, cells map[string]CellReport, from string, acceptOlder bool) Step {
 	v := view{ns, hosts, cells}
 	at := slices.IndexFunc(ns.Members, func(m fleet.GroupMember) bool { return m.Host == from && !m.Lost })
 	switch {
-	case at >= 0 && ns.RecoveredFrom == ns.Members[at].Store:
+	case at >= 0 && ns.RecoveredFrom == ns.Members[at].Store && (len(ns.Members) == 1 || v.unled() == ""):
 		return Step{}
 	case ns.PausedNs != 0:
 		return await("its reconciliation is paused, and the control plane must make the last step of a recovery: resume it first")

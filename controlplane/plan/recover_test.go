@@ -35,8 +35,14 @@ func TestRecover(t *testing.T) {
 		"no entries": {func(_ *fleet.Namespace, _ []Host, cells map[string]CellReport) {
 			cells["h1"].Groups[0].Role = wire.Joining
 		}, "h1", false, "", "whole copy"},
-		"under way":       {func(n *fleet.Namespace, _ []Host, _ map[string]CellReport) { n.RecoveredFrom = "sh1" }, "h1", false, None, ""},
-		"another history": {func(n *fleet.Namespace, _ []Host, _ map[string]CellReport) { n.Incarnations = other }, "h1", false, "", "whole copy"},
+		"under way": {func(n *fleet.Namespace, _ []Host, _ map[string]CellReport) {
+			n.RecoveredFrom, n.Members = "sh1", n.Members[:1]
+		}, "h1", false, None, ""},
+		"recovered, and has a leader": {func(n *fleet.Namespace, _ []Host, cells map[string]CellReport) {
+			n.RecoveredFrom, cells["h1"].Groups[0].Role = "sh1", wire.Leading
+		}, "h1", false, None, ""},
+		"recovered, and has lost its quorum again": {func(n *fleet.Namespace, _ []Host, _ map[string]CellReport) { n.RecoveredFrom = "sh1" }, "h1", false, Refound, ""},
+		"another history":                          {func(n *fleet.Namespace, _ []Host, _ map[string]CellReport) { n.Incarnations = other }, "h1", false, "", "whole copy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -46,7 +46,8 @@ func TestFleetSimulation(t *testing.T) {
 	t.Cleanup(func() {
 		want := []string{"founded", "left", "dead", "kept", "replace", "change", "settle", "remove", "delta", "part", "full report wanted", "forgotten"}
 		if !testing.Short() {
-			want = append(want, "discarded") // too rare for a few histories
+			// too rare for a few histories
+			want = append(want, "discarded", "recovered", "recovery refused", "refounded", "set aside")
 		}
 		for _, what := range want {
 			if all[what] == 0 {
@@ -62,7 +63,10 @@ func TestFleetSimulation(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			w := newSimWorld(t, seed)
-			for range 250 {
+			for step := range 250 {
+				if step == 100 && seed%2 == 1 {
+					w.fail()
+				}
 				w.step()
 				w.check()
 			}
@@ -90,9 +94,12 @@ type simWorld struct {
 	draining map[string]bool
 	late     []func() // reports, documents and steps that have not arrived
 	groups   map[entry.Incarnation]*simGroup
-	founders map[entry.Incarnation]string // the store that has founded a group
-	doomed   map[string]bool              // namespaces whose founder was lost before the founding was recorded
-	minted   int                          // ids
+	founders map[entry.Incarnation]string  // the store that has founded a group
+	doomed   map[string]bool               // namespaces whose founder was lost before the founding was recorded
+	lost     map[string]bool               // namespaces that have lost the majority of their copies for ever
+	ended    map[string][]simEnded         // by namespace: the recovered groups that must acknowledge nothing any more
+	kept     map[entry.Incarnation]simKept // by refounded group
+	minted   int                           // ids
 	count    map[string]int
 	read     simRead
 }
@@ -109,6 +116,7 @@ func newSimWorld(t *testing.T, seed uint64) *simWorld {
 	w := &simWorld{
 		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1_700_000_000, 0), s: s, draining: map[string]bool{}, groups: map[entry.Incarnation]*simGroup{},
 		founders: map[entry.Incarnation]string{}, doomed: map[string]bool{}, count: map[string]int{},
+		lost: map[string]bool{}, ended: map[string][]simEnded{}, kept: map[entry.Incarnation]simKept{},
 	}
 	w.r[0], w.r[1] = w.newReconciler(), w.newReconciler()
 	propose(t, s, &store.CreateOrg{Meta: &store.Meta{Principal: "test"}, Id: "org_1", Name: "acme"})
@@ -151,7 +159,7 @@ func (w *simWorld) Read(p []byte) (int, error) {
 // step lets one random thing happen.
 func (w *simWorld) step() {
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
-	switch n := w.rng.IntN(100); {
+	switch n := w.rng.IntN(105); {
 	case n < 6:
 		w.tenant()
 	case n < 31:
@@ -190,6 +198,8 @@ func (w *simWorld) step() {
 		w.drain(h)
 	case n == 99:
 		w.r[w.rng.IntN(2)] = w.newReconciler()
+	case n > 99:
+		w.operate()
 	}
 }
 
@@ -299,24 +309,34 @@ func (w *simWorld) alive() (all []*simGroup) {
 	return all
 }
 
-// changeStore restarts a host with another store, a new one or an old one, and may delete the present one. It does
-// nothing if a founded namespace would lose the majority of its copies, because no plan can save that.
+// changeStore restarts a host with another store, a new one or an old one, and may delete the present one. It may take
+// the majority of the copies from a namespace, if an operator can recover the namespace from another copy.
 func (w *simWorld) changeStore(h *simHost) {
-	var doomed []string
+	var doomed, lost []string
 	for _, ns := range w.namespaces() {
 		for _, i := range ns.Incarnations {
 			g := w.groups[i]
-			if ns.Phase == fleet.Deleting || g == nil || g.quorum(g.peers, func(store string) bool { return store != h.store.id && w.kept(g, store) }) {
-				continue
-			}
-			if ns.Founded {
+			switch {
+			case ns.Phase == fleet.Deleting:
+			case g == nil:
+				if w.kept[i].store == h.store.id {
+					return
+				}
+			case g.quorum(g.peers, func(store string) bool { return store != h.store.id && w.has(g, store) }):
+			case !ns.Founded:
+				doomed = append(doomed, string(ns.ID))
+			case !w.chance(30) || !w.recoverable(ns, h.store.id):
 				return
+			default:
+				lost = append(lost, string(ns.ID))
 			}
-			doomed = append(doomed, string(ns.ID))
 		}
 	}
 	for _, id := range doomed {
 		w.doomed[id] = true
+	}
+	for _, id := range lost {
+		w.lost[id] = true
 	}
 	old := h.store
 	if w.chance(50) && len(h.stores) > 1 {
@@ -332,8 +352,8 @@ func (w *simWorld) changeStore(h *simHost) {
 	}
 }
 
-// kept reports whether a store has every acknowledged entry of a group and is not lost.
-func (w *simWorld) kept(g *simGroup, store string) bool {
+// has reports whether a store has every acknowledged entry of a group and is not lost.
+func (w *simWorld) has(g *simGroup, store string) bool {
 	return g.current(store) && w.hostOf(store) != nil
 }
 
@@ -380,9 +400,13 @@ func (w *simWorld) check() {
 		case !ns.Founded || ns.Phase == fleet.Deleting || w.doomed[string(ns.ID)]:
 			continue
 		}
+		w.checkEnded(ns)
 		for shard, i := range ns.Incarnations {
 			g := w.groups[i]
-			if g == nil || !g.quorum(g.peers, func(store string) bool { return w.kept(g, store) }) {
+			if w.lost[string(ns.ID)] || g == nil && w.waitsForHost(i) {
+				continue
+			}
+			if g == nil || !g.quorum(g.peers, func(store string) bool { return w.has(g, store) }) {
 				w.t.Fatalf("shard %d of %+v has lost the majority of its copies: %+v", shard, ns, g)
 			}
 		}
@@ -397,6 +421,8 @@ func (w *simWorld) end() {
 		w.start(h, h.store)
 	}
 	w.late = nil
+	w.settle()
+	w.recoverAll()
 	w.settle()
 	for _, ns := range w.namespaces() {
 		if w.r[0].Waiting(string(ns.ID)) == "" || !w.doomed[string(ns.ID)] && !w.foreign(ns) {
@@ -441,8 +467,8 @@ func (w *simWorld) checkSettled(ns fleet.Namespace) {
 	w.count["kept"]++
 	for _, h := range w.hosts {
 		_, has := h.store.copies[string(ns.ID)]
-		if _, is := ns.Member(h.store.id); is != has {
-			w.t.Errorf("%s has a copy: %v; the namespace is %+v", h.store.id, has, ns)
+		if _, is := ns.Member(h.store.id); is != has || h.store.aside[string(ns.ID)] {
+			w.t.Errorf("%s has a copy: %v, and one aside: %v; the namespace is %+v", h.store.id, has, h.store.aside[string(ns.ID)], ns)
 		}
 	}
 	for _, i := range ns.Incarnations {

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"testing"
 
@@ -17,15 +18,18 @@ type simGroup struct {
 	log       []simEntry
 	committed int            // length of the log that a majority of the voters had
 	has       map[string]int // by store with a copy: length of its log
+	votesFrom map[string]int // by store that joined with no log: the length from which it takes part in elections
 	peers     []simPeer      // the newest configuration
 	index     int            // its position in the log, from 1
 	leader    string         // store; "" = none
+	term      int            // of the newest leader
 }
 
 // simEntry is a tenant's write, a list of members or a configuration.
 type simEntry struct {
 	list  *simList
 	peers []simPeer
+	term  int
 }
 
 type simList struct {
@@ -38,11 +42,16 @@ type simPeer struct {
 	voter bool
 }
 
-// found founds the group in a store.
-func (g *simGroup) found(store string) {
-	g.peers, g.leader, g.index, g.committed = []simPeer{{store, true}}, store, 1, 1
-	g.log = []simEntry{{peers: g.peers}}
-	g.has = map[string]int{store: 1}
+// found founds the group in a store that has the writes of some entries already, which only a refounded one has.
+func (g *simGroup) found(store string, entries int) {
+	g.log = make([]simEntry, entries, entries+1)
+	for i := range g.log {
+		g.log[i].term = g.term
+	}
+	g.peers, g.leader = []simPeer{{store, true}}, store
+	g.log = append(g.log, simEntry{peers: g.peers, term: g.term})
+	g.index, g.committed = len(g.log), len(g.log)
+	g.has, g.votesFrom = map[string]int{store: len(g.log)}, map[string]int{}
 }
 
 // up reports whether a store's member runs.
@@ -84,11 +93,12 @@ func (g *simGroup) commit(e simEntry) bool {
 	if !g.leads() || !g.quorum(peers, g.up) {
 		return false
 	}
+	e.term = g.term
 	g.log = append(g.log, e)
 	g.has[g.leader] = len(g.log)
 	for _, at := range g.w.rng.Perm(len(peers)) {
 		done := g.quorum(peers, func(store string) bool { return g.has[store] == len(g.log) })
-		if store := peers[at].store; g.up(store) && (!done || g.w.chance(60)) {
+		if store := peers[at].store; peers[at].voter && g.up(store) && (!done || g.w.chance(60)) {
 			g.has[store] = len(g.log)
 		}
 	}
@@ -102,7 +112,7 @@ func (g *simGroup) commit(e simEntry) bool {
 // lag appends a write to the leader's log only. It may be committed later, or lost with the leader.
 func (g *simGroup) lag() {
 	if g.leader != "" && g.up(g.leader) {
-		g.log = append(g.log, simEntry{})
+		g.log = append(g.log, simEntry{term: g.term})
 		g.has[g.leader] = len(g.log)
 	}
 }
@@ -113,25 +123,43 @@ func (g *simGroup) catchUp(store string, most int) {
 	if !g.leads() || !g.up(store) || lacks == 0 || !slices.ContainsFunc(g.peers, func(p simPeer) bool { return p.store == store }) {
 		return
 	}
+	if g.has[store] == 0 {
+		g.votesFrom[store] = g.committed
+	}
 	g.has[store] += min(lacks, most)
 	for g.committed < len(g.log) && g.quorum(g.peers, func(store string) bool { return g.has[store] > g.committed }) {
 		g.committed++
 	}
 }
 
-// elect makes a voter the leader that is as far as a majority of the voters. Entries that it lacks are lost.
+// configuration returns the newest configuration in the log of a store.
+func (g *simGroup) configuration(store string) []simPeer {
+	for _, e := range slices.Backward(g.log[:g.has[store]]) {
+		if e.peers != nil {
+			return e.peers
+		}
+	}
+	return nil
+}
+
+// elect makes a store the leader that has a vote in the configuration that it knows, and is as far as a majority of the
+// voters there. The configuration may be an old one. Entries that the leader lacks are lost.
 func (g *simGroup) elect(t *testing.T) {
 	var able []string
-	for _, p := range g.peers {
-		grants := func(store string) bool { return g.up(store) && g.has[store] <= g.has[p.store] }
-		if p.voter && g.up(p.store) && g.quorum(g.peers, grants) {
-			able = append(able, p.store)
+	for _, candidate := range slices.Sorted(maps.Keys(g.has)) {
+		grants := func(store string) bool {
+			return g.up(store) && g.has[store] <= g.has[candidate] && g.has[store] >= max(1, g.votesFrom[store])
+		}
+		known := g.configuration(candidate)
+		if slices.Contains(known, simPeer{candidate, true}) && grants(candidate) && g.quorum(known, grants) {
+			able = append(able, candidate)
 		}
 	}
 	if g.leader = ""; len(able) == 0 {
 		return
 	}
 	g.leader = able[g.w.rng.IntN(len(able))]
+	g.term++
 	n := g.has[g.leader]
 	if n < g.committed {
 		t.Fatalf("%s leads with %d entries, and %d were acknowledged", g.leader, n, g.committed)
@@ -196,6 +224,7 @@ func (g *simGroup) deleted(t *testing.T, store string) {
 		t.Fatalf("%s deletes its copy and has a vote in %+v", store, g.peers)
 	}
 	delete(g.has, store)
+	delete(g.votesFrom, store)
 }
 
 // configuredAfter reports whether a store's log has a configuration with the store after an index.
@@ -210,13 +239,15 @@ func (g *simGroup) configuredAfter(store string, index uint64) bool {
 
 // report returns the report of a store's member.
 func (g *simGroup) report(store string) wire.GroupReport {
-	switch {
-	case g.has[store] == 0:
+	n := g.has[store]
+	if n == 0 {
 		return wire.GroupReport{Role: wire.Joining}
-	case g.leader != store || !g.leads():
-		return wire.GroupReport{Role: wire.Following}
 	}
-	r := wire.GroupReport{Role: wire.Leading, Configuration: uint64(g.index)}
+	r := wire.GroupReport{Role: wire.Following, Last: uint64(n), Term: uint64(g.log[n-1].term)}
+	if g.leader != store || !g.leads() {
+		return r
+	}
+	r.Role, r.Configuration = wire.Leading, uint64(g.index)
 	if list := g.list(); list != nil {
 		r.Epoch, r.Generation = 1, list.generation
 	}

@@ -26,11 +26,12 @@ type simStore struct {
 	id     string
 	docs   map[string]wire.Doc
 	copies map[string][]entry.Incarnation // by namespace: the groups of which the store has a copy
+	aside  map[string]bool                // by namespace: the store has set a copy of earlier groups aside
 	opened map[string]bool                // by namespace: the process has opened the copy
 }
 
 func (w *simWorld) newStore(h *simHost) *simStore {
-	at := &simStore{id: w.id(wire.StorePrefix), docs: map[string]wire.Doc{}, copies: map[string][]entry.Incarnation{}}
+	at := &simStore{id: w.id(wire.StorePrefix), docs: map[string]wire.Doc{}, copies: map[string][]entry.Incarnation{}, aside: map[string]bool{}}
 	h.stores = append(h.stores, at)
 	return at
 }
@@ -46,6 +47,7 @@ func (w *simWorld) start(h *simHost, at *simStore) {
 	h.run, h.store, h.alive, at.opened = joined.Run, at, true, map[string]bool{}
 	h.report = wire.NewReporter(func() time.Time { return w.now }, func(r wire.Report) (wire.ReportAnswer, error) { return h.send(r) })
 	h.report.PartBytes = simPartBytes
+	w.hearRecoveries(h)
 }
 
 // hostOf returns the host whose newest process has a store; nil = the store is lost.
@@ -113,6 +115,7 @@ func (w *simWorld) act(h *simHost) {
 	d := h.store.docs[id]
 	groups, has := h.store.copies[id]
 	switch own, role := h.store.member(d); {
+	case w.keepEarlier(h.store, groups, d):
 	case d.Desired == wire.Absent, d.Desired == wire.Leave && has && w.mayLeave(h.store, groups, d):
 		w.drop(h.store, d)
 	case d.Desired != wire.Open || !own:
@@ -154,22 +157,27 @@ func (s *simStore) member(d wire.Doc) (is bool, role string) {
 // found founds the groups of a namespace in a store.
 func (w *simWorld) found(at *simStore, id string, d wire.Doc) {
 	for _, i := range d.Incarnations {
-		if by, ok := w.founders[i]; ok && by != at.id {
-			w.t.Fatalf("%s and %s have founded %v of %s", by, at.id, i, id)
-		}
-		g := &simGroup{w: w, namespace: id}
-		g.found(at.id)
-		for _, h := range w.hosts {
-			for _, other := range h.stores {
-				if other != at && slices.Contains(other.copies[id], i) {
-					g.has[other.id] = 0
-				}
-			}
-		}
-		w.founders[i], w.groups[i] = at.id, g
+		w.begin(at, i, &simGroup{w: w, namespace: id}, 0)
 	}
 	at.copies[id] = d.Incarnations
 	w.count["founded"]++
+}
+
+// begin founds a group with some entries in a store. Stores that were told to join it wait for it. A founder may lose its
+// place and its copy before the founding is recorded, and found the same group again later.
+func (w *simWorld) begin(at *simStore, i entry.Incarnation, g *simGroup, entries int) {
+	if by, ok := w.founders[i]; ok && (by != at.id || entries > 0) {
+		w.t.Fatalf("%s and %s have founded %v of %s", by, at.id, i, g.namespace)
+	}
+	g.found(at.id, entries)
+	for _, h := range w.hosts {
+		for _, other := range h.stores {
+			if other != at && slices.Contains(other.copies[g.namespace], i) {
+				g.has[other.id] = 0
+			}
+		}
+	}
+	w.founders[i], w.groups[i] = at.id, g
 }
 
 // mayLeave reports whether a store that shall leave deletes its copy: the copy is of other groups, or the leaders have
@@ -204,6 +212,7 @@ func (w *simWorld) drop(at *simStore, d wire.Doc) {
 	}
 	delete(at.copies, id)
 	delete(at.opened, id)
+	delete(at.aside, id)
 }
 
 // propose lets the leader's host propose the list of its document.
@@ -238,6 +247,7 @@ func (w *simWorld) reportOf(h *simHost) (r wire.Report) {
 			c.State = wire.Closing
 		case !own, !has && (role == wire.Leaving || len(d.Members) == 1 && role != wire.Found):
 			c.State, c.Error = wire.Waiting, "elsewhere"
+		case has && slices.Equal(groups, d.Earlier): // until the host has refounded it or set it aside
 		case has && !slices.Equal(groups, d.Incarnations):
 			c.State, c.Error = wire.Failed, "another history"
 		case h.store.opened[id]:

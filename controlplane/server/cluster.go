@@ -131,7 +131,7 @@ func (s *Server) toCluster(n fleet.Namespace, names map[string]string) api.Cloud
 		cell := cells[m.Host]
 		out.Status.Members = append(out.Status.Members, api.CloudClusterMember{
 			Host: m.Host, HostName: names[m.Host], HostState: s.hostState(m.Host), Store: m.Store, StoreLost: m.Lost, Leaving: m.Leaving,
-			State: cell.State, Generation: cell.Generation, Error: cell.Error, Last: positionsOf(cell),
+			State: cell.State, Generation: cell.Generation, Error: cell.Error, Last: positionsOf(n, m, cell),
 		})
 	}
 	return out

@@ -81,7 +81,7 @@ func (s *Server) describeRecovery(ctx context.Context, out *api.RecoverCluster, 
 		return err
 	}
 	for _, m := range ns.Members {
-		last := append([]api.ClusterPosition{}, positionsOf(cells[m.Host])...)
+		last := append([]api.ClusterPosition{}, positionsOf(ns, m, cells[m.Host])...)
 		if m.Store == kept {
 			out.Store, out.Kept = kept, last
 			continue
@@ -91,8 +91,12 @@ func (s *Server) describeRecovery(ctx context.Context, out *api.RecoverCluster, 
 	return nil
 }
 
-// positionsOf returns the ends of the copies of a member's shards; nil if its host has reported none.
-func positionsOf(cell plan.CellReport) (all []api.ClusterPosition) {
+// positionsOf returns the ends of the copies of a member's shards; nil if its host has reported none, or that of another
+// store or of other groups.
+func positionsOf(ns fleet.Namespace, m fleet.GroupMember, cell plan.CellReport) (all []api.ClusterPosition) {
+	if m.Lost || plan.Foreign(ns, cell) {
+		return nil
+	}
 	for shard, g := range cell.Groups {
 		all = append(all, api.ClusterPosition{Shard: shard, Index: g.Last, Term: g.Term})
 	}

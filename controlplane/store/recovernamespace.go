@@ -53,8 +53,9 @@ func (o *RecoverNamespace) Apply(tx *Tx) (*RecoverNamespaceResult, error) {
 	if err := tx.putFounding(o.Id, o.Incarnations, tx.clockNs()); err != nil {
 		return nil, err
 	}
-	// The reported configurations are of the earlier history, whose log may be longer than the copy's.
-	if err := tx.put("DELETE FROM configurations WHERE namespace = ?", o.Id); err != nil {
+	// The reported configurations are of the earlier history, whose log may be longer than the copy's. There are none if the
+	// namespace was recovered before and has not settled since.
+	if _, err := tx.exec("DELETE FROM configurations WHERE namespace = ?", o.Id); err != nil {
 		return nil, err
 	}
 	kept.Leaving = false

@@ -49,3 +49,16 @@ func TestRecoverNamespace(t *testing.T) {
 	w.ok(atGeneration(2, place("x", "h2", "h3", "h4")), atGeneration(3, settle("x", 7)))
 	check(nil, "h2 join", "h3 join", "h4 join")
 }
+
+// A namespace whose recovery has not settled can be recovered once more.
+func TestRecoverNamespaceAgain(t *testing.T) {
+	t.Parallel()
+	w := newFleet(t, "h1", "h2", "h3")
+	w.ok(newReplicated(3), place("x", "h1", "h2", "h3"), found("x"), settle("x", 9), recovery("x", 1, "h2"))
+	again := recovery("x", 2, "h2")
+	again.Incarnations[0][0]++
+	w.ok(again)
+	if n := w.namespace("ns_x"); n.Generation != 3 || n.Incarnations[0] != entry.Incarnation(again.Incarnations[0]) {
+		t.Errorf("%+v", n)
+	}
+}
