@@ -78,7 +78,7 @@ sim: ## run the simulation: SIM_SEEDS=5000 make sim
 
 sim-long: SIM_SEEDS = 20000
 sim-long: sim ## run the simulations with tens of thousands of histories
-	$(GO) test ./controlplane/reconcile/ -run TestFleetSimulation -v -sim.seeds=10000 -timeout 180m
+	$(GO) test ./controlplane/reconcile/ -run 'TestFleetSimulation|TestRejoinSimulation' -v -sim.seeds=10000 -timeout 180m
 
 sim-budgets: ## compare a thousand histories of budgets with a model
 	$(GO) test ./dataplane/op/ -run TestBudgetSeeds -count=1 -budget.seeds=$(BUDGET_SEEDS) -timeout 60m

@@ -23,3 +23,8 @@ type CloudKey struct {
 	Key
 	APIKey string `json:"api_key,omitempty"`
 }
+
+// CreateOperatorRequest creates a key for another operator of the cloud. The response is a CloudKey.
+type CreateOperatorRequest struct {
+	Name string `json:"name"` // of the person; 1 to 128 bytes
+}

@@ -95,7 +95,8 @@ func TestErrorsDocument(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Error codes\n\nEvery answer other than success is `{\"error\",\"code\",\"details\"?}`. Branch on the code; the text is for people.\n" +
 		"A request that is no valid HTTP keeps the status that HTTP has for it: 417, 501 and 505 with `UNSUPPORTED`, 431 with `PAYLOAD_TOO_LARGE`.\n" +
-		"For retryable codes the same request may succeed later; `details.retry_after_ms` and `Retry-After`, where present, say when.\n\n| code | status | retryable |\n|---|---|---|\n")
+		"For retryable codes the same request may succeed later; `details.retry_after_ms` and `Retry-After`, where present, say when.\n" +
+		"If `details.unchanged` is true, the request changed nothing and never will: it can be sent again without an Idempotency-Key.\n\n| code | status | retryable |\n|---|---|---|\n")
 	for _, c := range Codes() {
 		retryable := "no"
 		if c.Retryable() {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/server"
@@ -88,6 +89,43 @@ func TestANamespacesLife(t *testing.T) {
 	}
 }
 
+// A gateway's claim that its usage is complete reaches the usage of an organisation, and outlives a restart.
+func TestCompleteUsage(t *testing.T) {
+	t.Parallel()
+	p := startPlane(t, nil)
+	g := p.startHost("g1", keyring.Gateway)
+	_, admin := p.org("acme")
+	claim := time.Now().UTC().Truncate(time.Microsecond)
+	usage := func() api.UsageReport {
+		report, err := p.cloud(admin).Usage(t.Context(), "acme", client.UsageQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report
+	}
+	if report := usage(); report.CompleteUntil == "" || report.LateSources == nil || len(report.LateSources) > 0 {
+		t.Errorf("without a claim: complete until %q, late are %v", report.CompleteUntil, report.LateSources)
+	}
+	if _, err := g.member.Report(t.Context(), wire.Report{Usage: &billing.Claim{UntilNs: claim.UnixNano()}}); err != nil {
+		t.Fatal(err)
+	}
+	complete := func() bool {
+		until, _, err := usage().CompleteUntil.Parse()
+		return err == nil && until.Equal(claim)
+	}
+	until(t, "the usage is complete until the claim", complete)
+	p.restart()
+	if !complete() {
+		t.Errorf("after a restart the usage is complete until %s, want %s", usage().CompleteUntil, claim)
+	}
+}
+
+// refusedFrame returns a frame that the control plane refuses, because its hour begins no hour.
+func refusedFrame(namespace string, from, to uint64) *billing.Frame {
+	rows := []billing.Row{{Dimensions: billing.Dimensions{HourNs: 1}, Meter: billing.Reports, Quantity: 1}}
+	return &billing.Frame{Source: billing.Source{Namespace: namespace, Stream: "shard/0", Incarnation: "ab"}, From: from, To: to, Rows: rows, Hash: billing.HashRows(rows)}
+}
+
 // A namespace is deleted even if the control plane refuses its last usage. The usage is set aside and is
 // there after a restart.
 func TestDeleteWithRefusedUsage(t *testing.T) {
@@ -98,10 +136,7 @@ func TestDeleteWithRefusedUsage(t *testing.T) {
 	c, ctx := p.cloud(admin), t.Context()
 	ns := p.namespace(c, "acme", "orders")
 	h.mu.Lock()
-	h.owes = &billing.Frame{
-		Source: billing.Source{Namespace: ns.ID, Stream: "shard/0", Incarnation: "ab"}, From: 1, To: 2,
-		Rows: []billing.Row{{Dimensions: billing.Dimensions{HourNs: 1}, Meter: billing.Reports, Quantity: 2}}, // 1 begins no hour
-	}
+	h.owes = refusedFrame(ns.ID, 1, 2)
 	h.mu.Unlock()
 	op, err := c.DeleteNamespace(ctx, "orders", 0)
 	if err != nil {
@@ -132,12 +167,7 @@ func TestDeleteWaitsForRoomAside(t *testing.T) {
 	_, admin := p.org("acme")
 	c, ops, ctx := p.cloud(admin), p.cloud(p.operator), t.Context()
 	ns := p.namespace(c, "acme", "orders")
-	refused := func(at uint64) *billing.Frame {
-		return &billing.Frame{
-			Source: billing.Source{Namespace: ns.ID, Stream: "shard/0", Incarnation: "ab"}, From: at, To: at,
-			Rows: []billing.Row{{Dimensions: billing.Dimensions{HourNs: 1}, Meter: billing.Reports, Quantity: 1}}, // 1 begins no hour
-		}
-	}
+	refused := func(at uint64) *billing.Frame { return refusedFrame(ns.ID, at, at) }
 	h.mu.Lock()
 	h.owes = refused(store.MaxNamespaceAsideFrames + 1)
 	h.mu.Unlock()

@@ -15,7 +15,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	var got bytes.Buffer
-	all := slices.Concat(Roles(), CloudRoles())
+	all := slices.Concat(Roles(), TokenRoles(), CloudRoles())
 	fmt.Fprintf(&got, "%-16s", "")
 	for _, r := range all {
 		fmt.Fprintf(&got, "%15s", r)
@@ -48,12 +48,12 @@ func TestMatrix(t *testing.T) {
 
 func TestEveryRoleHasARow(t *testing.T) {
 	t.Parallel()
-	if listed := len(Roles()) + len(CloudRoles()); len(granted) != listed {
+	if listed := len(Roles()) + len(TokenRoles()) + len(CloudRoles()); len(granted) != listed {
 		t.Errorf("the matrix has %d roles, the lists have %d", len(granted), listed)
 	}
 	for r, permissions := range granted {
 		for _, p := range permissions {
-			if !p.Valid() || !r.Valid() && !slices.Contains(CloudRoles(), r) {
+			if !p.Valid() || !r.Valid() && !slices.Contains(slices.Concat(TokenRoles(), CloudRoles()), r) {
 				t.Errorf("the matrix grants %s %s: one of them is not listed", r, p)
 			}
 		}

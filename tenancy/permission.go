@@ -24,8 +24,10 @@ const (
 	OrgManage       Permission = "org.manage"       // change the organisation's cloud tokens
 	NamespaceRead   Permission = "namespace.read"   // namespaces and operations
 	NamespaceManage Permission = "namespace.manage" // create, change and delete namespaces
-	UsageRead       Permission = "usage.read"       // usage and its cost
-	FleetOperate    Permission = "fleet.operate"    // organisations, hosts, usage set aside, the cloud's audit log: for the operators of the cloud
+	UsageRead       Permission = "usage.read"       // usage and its cost, platform prices
+	BillingRead     Permission = "billing.read"     // the plan, credits and invoices
+	BillingManage   Permission = "billing.manage"   // change the plan
+	FleetOperate    Permission = "fleet.operate"    // organisations, hosts, usage set aside, credits, the ledger, the cloud's audit log: for the operators of the cloud
 	FleetJoin       Permission = "fleet.join"       // exchange a fleet credential for a service token
 	FleetHost       Permission = "fleet.host"       // follow assignments, report, deliver usage
 	FleetGateway    Permission = "fleet.gateway"    // follow every namespace's placement and keys, deliver usage
@@ -42,6 +44,9 @@ const (
 	ReadOnly Role = "readonly" // read what operator reads; the default of a new key
 )
 
+// Billing is a role of cloud tokens only: read usage and bills, change the plan.
+const Billing Role = "billing"
+
 // The roles of the cloud's own people and processes. A tenant's key cannot have one.
 const (
 	CloudOperator Role = "cloud-operator" // operates organisations, namespaces, keys and hosts; sees no jobs
@@ -53,25 +58,28 @@ const (
 // permissions lists every permission, in the order of the matrix.
 var permissions = []Permission{
 	JobEnqueue, JobWork, JobRead, JobManage, QueueRead, QueueManage, KeyManage, NodeRead, NodeAdmin,
-	OrgRead, OrgManage, NamespaceRead, NamespaceManage, UsageRead, FleetOperate, FleetJoin, FleetHost, FleetGateway,
+	OrgRead, OrgManage, NamespaceRead, NamespaceManage, UsageRead, BillingRead, BillingManage, FleetOperate, FleetJoin, FleetHost, FleetGateway,
 }
 
-// roles lists the built-in roles of tenants' keys, in the order of the matrix; cloudRoles lists the
-// others.
+// roles lists the built-in roles of tenants' keys, in the order of the matrix; tokenRoles lists those of cloud tokens
+// only, and cloudRoles lists the others.
 var (
 	roles      = []Role{Admin, Operator, Worker, ReadOnly}
+	tokenRoles = []Role{Billing}
 	cloudRoles = []Role{CloudOperator, HostMember, GatewayMember, Joiner}
 )
 
 // granted maps a role to its permissions. A role has no other permission.
 var granted = map[Role][]Permission{
 	Admin: {JobEnqueue, JobWork, JobRead, JobManage, QueueRead, QueueManage, KeyManage, NodeRead, NodeAdmin,
-		OrgRead, OrgManage, NamespaceRead, NamespaceManage, UsageRead},
+		OrgRead, OrgManage, NamespaceRead, NamespaceManage, UsageRead, BillingRead, BillingManage},
 	Operator: {JobEnqueue, JobWork, JobRead, JobManage, QueueRead, QueueManage, NodeRead, OrgRead, NamespaceRead, UsageRead},
 	Worker:   {JobEnqueue, JobWork, JobRead, QueueRead},
 	ReadOnly: {JobRead, QueueRead, NodeRead, OrgRead, NamespaceRead, UsageRead},
 
-	CloudOperator: {KeyManage, OrgRead, OrgManage, NamespaceRead, NamespaceManage, UsageRead, FleetOperate},
+	Billing: {OrgRead, NamespaceRead, UsageRead, BillingRead, BillingManage},
+
+	CloudOperator: {KeyManage, OrgRead, OrgManage, NamespaceRead, NamespaceManage, UsageRead, BillingRead, BillingManage, FleetOperate},
 	HostMember:    {FleetHost},
 	GatewayMember: {FleetGateway},
 	Joiner:        {FleetJoin},
@@ -82,6 +90,9 @@ func Permissions() []Permission { return slices.Clone(permissions) }
 
 // Roles lists the built-in roles of tenants' keys.
 func Roles() []Role { return slices.Clone(roles) }
+
+// TokenRoles lists the roles that only cloud tokens have, in addition to Roles.
+func TokenRoles() []Role { return slices.Clone(tokenRoles) }
 
 // CloudRoles lists the roles of the cloud's own people and processes.
 func CloudRoles() []Role { return slices.Clone(cloudRoles) }

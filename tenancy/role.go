@@ -36,7 +36,7 @@ func CheckRoleName(name string) error {
 	return nil
 }
 
-// BuiltIn reports whether r is one of Roles or CloudRoles, which no namespace can redefine.
+// BuiltIn reports whether r is one of Roles, TokenRoles or CloudRoles, which no namespace can redefine.
 func (r Role) BuiltIn() bool { _, ok := granted[r]; return ok }
 
 // Permissions lists the permissions of a built-in role, in the order of the matrix. It is empty for a custom role.

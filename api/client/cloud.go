@@ -280,6 +280,26 @@ func (c *Cloud) Usage(ctx context.Context, org string, q UsageQuery) (api.UsageR
 	return get[api.UsageReport](ctx, c.Client, cloudPath("orgs", org, "usage")+q.encode())
 }
 
+// Plan returns the plan of an organisation.
+func (c *Cloud) Plan(ctx context.Context, org string) (api.PlanHistory, error) {
+	return get[api.PlanHistory](ctx, c.Client, cloudPath("orgs", org, "plan"))
+}
+
+// SetPlan changes the plan of an organisation. The error is FORBIDDEN if only an operator may make the change.
+func (c *Cloud) SetPlan(ctx context.Context, org string, req api.SetPlanRequest) (api.PlanHistory, error) {
+	return send[api.PlanHistory](ctx, c.Client, call{method: http.MethodPut, path: cloudPath("orgs", org, "plan"), body: req, repeat: repeatKeyed})
+}
+
+// InvoicePreview returns the bill of the running month.
+func (c *Cloud) InvoicePreview(ctx context.Context, org string) (api.InvoicePreview, error) {
+	return get[api.InvoicePreview](ctx, c.Client, cloudPath("orgs", org, "invoices", "preview"))
+}
+
+// PlatformPrices returns the plans and their prices.
+func (c *Cloud) PlatformPrices(ctx context.Context) (api.PlatformPrices, error) {
+	return get[api.PlatformPrices](ctx, c.Client, cloudPath("prices"))
+}
+
 // NamespaceUsage returns the usage of a namespace.
 func (c *Cloud) NamespaceUsage(ctx context.Context, ns string, q UsageQuery) (api.UsageReport, error) {
 	return get[api.UsageReport](ctx, c.Client, cloudPath("namespaces", ns, "usage")+q.encode())

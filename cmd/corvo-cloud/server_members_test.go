@@ -94,10 +94,10 @@ func (m *members) operator(i int, opts ...client.Option) *client.Cloud {
 }
 
 // register creates a host or gateway and returns the file with its credential.
-func (m *members) register(ctx context.Context, kind string) (path string) {
+func (m *members) register(ctx context.Context, kind, name string) (path string) {
 	m.t.Helper()
-	made, err := m.operator(1, client.WithRetries(5)).CreateHost(ctx, api.CreateHostRequest{Name: kind, Kind: kind})
-	path, m.root = filepath.Join(m.dir, kind), made.FleetRoot
+	made, err := m.operator(1, client.WithRetries(5)).CreateHost(ctx, api.CreateHostRequest{Name: name, Kind: kind})
+	path, m.root = filepath.Join(m.dir, name), made.FleetRoot
 	if err == nil {
 		err = os.WriteFile(path, []byte(made.Credential), 0o600)
 	}
@@ -198,7 +198,7 @@ func TestTheLeaderMayBeKilled(t *testing.T) {
 	defer cancel()
 	door, far := proctest.NewRelay(t), proctest.NewRelay(t)
 	m := startMembers(t, 3, door.URL)
-	hostCredential, gatewayCredential := m.register(ctx, "host"), m.register(ctx, "gateway")
+	hostCredential, gatewayCredential := m.register(ctx, "host", "host"), m.register(ctx, "gateway", "gateway")
 	host := start(t, "the host listens on", "host", "--bind", "127.0.0.1:0", "--raft-bind", "127.0.0.1:0", "--advertise", secure(far), "--data-dir", filepath.Join(m.dir, "h"),
 		"--control-plane", m.urls(), "--fleet-root", m.root, "--credential-file", hostCredential, "--max-disk-percent", "100")
 	far.To(listening(host))

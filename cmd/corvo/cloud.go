@@ -21,7 +21,7 @@ func newCloud() *cobra.Command {
 		"CORVO_CLOUD_TOKEN or give --cloud-token-file. Only operators of the cloud may create organisations and manage hosts\n" +
 		"and clusters."})
 	r.bind(cmd)
-	cmd.AddCommand(cloudOrgs(r), cloudNamespaces(r), cloudKeys(r), cloudRoles(r), cloudTokens(r), cloudUsage(r), cloudHosts(r), cloudFleetRoots(r), cloudClusters(r), cloudProcesses(r), cloudAudit(r), cloudOperations(r))
+	cmd.AddCommand(cloudOrgs(r), cloudNamespaces(r), cloudKeys(r), cloudRoles(r), cloudTokens(r), cloudUsage(r), cloudBilling(r), cloudHosts(r), cloudFleetRoots(r), cloudOperators(r), cloudClusters(r), cloudProcesses(r), cloudAudit(r), cloudOperations(r))
 	return cmd
 }
 
@@ -254,10 +254,15 @@ func showCloudUsage(w io.Writer, u api.UsageReport, names map[string]string) {
 	if u.AsOf != nil {
 		fmt.Fprintf(w, ", as of %s", clock(*u.AsOf))
 	}
-	fmt.Fprint(w, "\n\n")
+	fmt.Fprintf(w, ", complete until %s\n\n", clock(u.CompleteUntil))
 	showList(w, append(u.Groups[:len(u.Groups):len(u.Groups)], api.UsageGroup{Key: "total", UsageTotals: u.Totals}), []column[api.UsageGroup]{
 		{"GROUP", func(g api.UsageGroup) string { return cmp.Or(names[g.Key], g.Key) }},
 		{"COST USD", func(g api.UsageGroup) string { return usd(g.CostUSD) }},
+		{"JOBS", func(g api.UsageGroup) string { return count(g.JobsEnqueued) }},
+		{"COMPLETED", func(g api.UsageGroup) string { return count(g.JobsCompleted) }},
+		{"ACTIVE S", func(g api.UsageGroup) string { return count(g.ActiveSeconds) }},
+		{"STORED BYTE S", func(g api.UsageGroup) string { return count(g.StoredByteSeconds) }},
+		{"OPEN S", func(g api.UsageGroup) string { return count(g.OpenSeconds) }},
 		{"REPORTS", func(g api.UsageGroup) string { return count(g.Reports) }},
 		{"REJECTED", func(g api.UsageGroup) string { return count(g.RejectedReports) }},
 		{"INPUT", func(g api.UsageGroup) string { return count(g.InputTokens) }},
@@ -266,6 +271,14 @@ func showCloudUsage(w io.Writer, u api.UsageReport, names map[string]string) {
 		{"BYTES IN", func(g api.UsageGroup) string { return count(g.RequestBytes) }},
 		{"BYTES OUT", func(g api.UsageGroup) string { return count(g.ResponseBytes) }},
 	})
+	if len(u.LateSources) > 0 {
+		fmt.Fprint(w, "\nusage of these sources may still come:\n\n")
+		showList(w, u.LateSources, []column[api.UsageSource]{
+			{"NAMESPACE", func(s api.UsageSource) string { return cmp.Or(names[s.Namespace], s.Namespace, "all") }},
+			{"SOURCE", func(s api.UsageSource) string { return s.Stream }},
+			{"COMPLETE UNTIL", func(s api.UsageSource) string { return clock(s.CompleteUntil) }},
+		})
+	}
 }
 
 func cloudAudit(r *remote) *cobra.Command {

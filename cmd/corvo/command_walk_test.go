@@ -16,7 +16,8 @@ var toldElsewhere = map[string]string{
 	"corvo bench":  "its own tests: it takes its time",
 	"corvo help":   "cobra",
 
-	"corvo admin import": "its own tests: it needs a server of Corvo 0.3",
+	"corvo admin import":          "its own tests: it needs a server of Corvo 0.3",
+	"corvo cloud billing preview": "its own tests: the amounts depend on the time",
 }
 
 // wrongArticle finds "a alert rule", where "an" belongs; not "a one-time".

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -216,8 +217,13 @@ func (r *remote) client(opts ...client.Option) (*client.Client, error) {
 // secret returns the credential for the Authorization header.
 func (a *access) secret() string { return cmp.Or(a.cloudToken, a.apiKey) }
 
+// retryTime is the time for which a command repeats a request that a server refuses with a Retry-After, because the server
+// may be starting.
+const retryTime = 15 * time.Second
+
 // client makes a client of the data plane with these credentials.
 func (a *access) client(opts ...client.Option) (*client.Client, error) {
+	opts = append([]client.Option{client.WithRetryTime(retryTime)}, opts...)
 	if a.namespace != "" {
 		opts = append(opts, client.WithNamespace(a.namespace))
 	}
@@ -244,7 +250,7 @@ func (r *remote) cloud() (*client.Cloud, error) {
 	if a.cloudToken == "" {
 		return nil, misusef("no cloud token is given: run corvo login, set CORVO_CLOUD_TOKEN or give --cloud-token-file%s", a.leftOut)
 	}
-	return usable(client.NewCloud(a.endpoint, a.cloudToken))
+	return usable(client.NewCloud(a.endpoint, a.cloudToken, client.WithRetryTime(retryTime)))
 }
 
 // run builds a command's body from a function that sends the request and one that shows the answer to people.

@@ -184,11 +184,13 @@ func (s *transcript) send(t *testing.T, method, path, body string) string {
 }
 
 var (
-	idPattern = regexp.MustCompile(`\b(job|bulk|sched|price|pol|alert|hook|dlv|key|tok|org|ns|host|store|op|req)_[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}\b`)
+	idPattern = regexp.MustCompile(`\b(job|bulk|sched|price|pol|alert|hook|dlv|key|tok|org|ns|host|store|op|req|cr)_[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}\b`)
 	// The ids of API keys have no prefix, so that only their place identifies them.
-	keyPattern     = regexp.MustCompile(`(?m)(^ID +|: key |Z by )\b[A-Za-z0-9]{16}\b`)
+	keyPattern     = regexp.MustCompile(`(?m)(^ID +|^GRANTED BY +|: key |Z by )\b[A-Za-z0-9]{16}\b`)
 	addressPattern = regexp.MustCompile(`http://127\.0\.0\.1:\d{2,}`)
 	hashPattern    = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
+	// An entry of a log: the number of entries before it depends on the duties of the leader.
+	entryPattern = regexp.MustCompile(`\b\d+ \(term \d+\)`)
 	// A time in JSON has as many decimals as it needs.
 	timePattern = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 )
@@ -215,6 +217,7 @@ func (s *transcript) mask(text string) string {
 		text = strings.ReplaceAll(text, id, mask)
 	}
 	text = timePattern.ReplaceAllString(text, "0000-00-00T00:00:00Z")
+	text = entryPattern.ReplaceAllString(text, "0 (term 0)")
 	text = hashPattern.ReplaceAllString(text, strings.Repeat("0", 64))
 	if s.optional != nil {
 		text = s.optional.ReplaceAllString(text, "")

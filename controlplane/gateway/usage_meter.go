@@ -35,6 +35,8 @@ type meter struct {
 
 	mu      sync.Mutex
 	ledgers map[string]*ledger // by namespace
+
+	claimDue time.Time // when run reports the next claim
 }
 
 // ledger is the usage of one source. The numbers up to sent are done: delivered, or refused by the control
@@ -47,6 +49,9 @@ type ledger struct {
 	pending     *billing.Frame
 	count       uint64
 	open        map[int64]billing.Quantities // by start of the hour
+
+	// The times of the oldest request in pending and in open; zero = none.
+	pendingSince, openSince time.Time
 }
 
 func newMeter(random io.Reader, now func() time.Time, member *fleet.Member, directory *fleet.Directory, log *slog.Logger) (*meter, error) {
@@ -66,16 +71,18 @@ func (m *meter) incarnation() (string, error) {
 
 // count counts a request that a host has answered, with the bytes of both bodies.
 func (m *meter) count(namespace string, in, out int64) {
-	hour := m.now().Truncate(time.Hour).UnixNano()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	now := m.now() // under the lock, so that it is not before a claim
 	l := m.ledgers[namespace]
 	if l == nil {
 		l = &ledger{}
 		m.ledgers[namespace] = l
 	}
-	l.add(hour, billing.Quantities{billing.Requests: 1, billing.RequestBytes: in, billing.ResponseBytes: out})
-	l.count++
+	l.add(now.Truncate(time.Hour).UnixNano(), billing.Quantities{billing.Requests: 1, billing.RequestBytes: in, billing.ResponseBytes: out})
+	if l.count++; l.count == 1 {
+		l.openSince = now
+	}
 }
 
 // add adds to the counts of an hour. If there are maxHours, which takes two weeks without a control
@@ -110,6 +117,7 @@ func (m *meter) run(ctx context.Context) {
 		select {
 		case <-tick.C:
 			m.ship(ctx)
+			m.reportClaim(ctx)
 		case <-ctx.Done():
 			return
 		}
@@ -186,7 +194,9 @@ func (m *meter) frame(namespace string) (*billing.Frame, error) {
 	for _, hour := range slices.Sorted(maps.Keys(l.open)) {
 		f.Rows = billing.Dimensions{HourNs: hour}.AppendRows(f.Rows, l.open[hour])
 	}
+	f.Hash = billing.HashRows(f.Rows)
 	l.pending, l.open, l.count = f, nil, 0
+	l.pendingSince, l.openSince = l.openSince, time.Time{}
 	return f, nil
 }
 
@@ -216,5 +226,6 @@ func (l *ledger) restart(f *billing.Frame) {
 		l.add(r.HourNs, r.Quantities())
 	}
 	l.count += f.To - f.From + 1
+	l.openSince = l.pendingSince
 	l.pending, l.incarnation = nil, ""
 }

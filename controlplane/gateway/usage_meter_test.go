@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -135,6 +136,7 @@ func TestFramesAreGapless(t *testing.T) {
 		{Dimensions: later, Meter: billing.Requests, Quantity: 2}, {Dimensions: later, Meter: billing.RequestBytes, Quantity: 20},
 		{Dimensions: later, Meter: billing.ResponseBytes, Quantity: 40},
 	}}
+	want.Hash = billing.HashRows(want.Rows)
 	if diff := cmp.Diff(want, first); diff != "" {
 		t.Errorf("the first frame (-want +got):\n%s", diff)
 	}
@@ -198,4 +200,49 @@ func TestFrameRowsAtTheBound(t *testing.T) {
 	if len(f.Rows) != 3*maxHours || f.To != maxHours+1 || f.Rows[len(f.Rows)-3].Quantity != 2 {
 		t.Errorf("%d rows, to %d", len(f.Rows), f.To)
 	}
+}
+
+// TestGatewayClaims checks that a claim is the time of the oldest request that is not delivered, or else the present.
+func TestGatewayClaims(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 5, 17, 12, 59, 59, 0, time.UTC)
+	now := start
+	m := newTestMeter(t, &now)
+	m.directory.Put(fleet.Doc{Number: 1, Namespace: "ns_a", Desired: fleet.Open})
+	claims := func(what string, want time.Duration) {
+		t.Helper()
+		now = now.Add(time.Second)
+		if got := time.Unix(0, m.claim().UntilNs).Sub(start); got != want {
+			t.Errorf("%s: complete until %s, want %s", what, got, want)
+		}
+	}
+	claims("no request", time.Second)
+	m.count("ns_a", 1, 2)
+	claims("a request", time.Second)
+	m.count("ns_b", 1, 2)
+	claims("a request of another namespace", time.Second)
+	first := frameOf(t, m)
+	claims("a frame under way", time.Second)
+	m.count("ns_a", 1, 2)
+	m.settle(first, 1, nil)
+	claims("a frame was delivered", 2*time.Second)
+	second := frameOf(t, m)
+	m.count("ns_a", 1, 2)
+	m.settle(second, 0, api.Errorf(api.StateConflict, "lost"))
+	other, err := m.frame("ns_b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.settle(other, 1, nil)
+	claims("a frame goes into a new sequence", 4*time.Second)
+	m.settle(frameOf(t, m), 2, nil)
+	claims("everything was delivered", 7*time.Second)
+}
+
+// TestAGatewayReportsItsClaim checks that a gateway without requests reports a claim.
+func TestAGatewayReportsItsClaim(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, ok)
+	claimed := func(r fleet.Report) bool { return r.Usage != nil && r.Usage.UntilNs > 0 }
+	fleettest.Eventually(t, "the gateway reports a claim", func() bool { return slices.ContainsFunc(w.plane.Reports(), claimed) })
 }

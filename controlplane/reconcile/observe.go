@@ -5,6 +5,7 @@ import (
 	"time"
 
 	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/plan"
 )
@@ -38,6 +39,7 @@ type observed struct {
 	reported time.Time // time of its last report; zero = none in this term
 	cells    map[string]observedCell
 	capacity wire.Capacity // in its last report; zero = not known
+	usage    billing.Claim // of a gateway, in its last report; zero = none
 	chain    reportChain
 }
 

@@ -61,9 +61,10 @@ type Reconciler struct {
 	cfg    Config
 	tracer trace.Tracer
 
-	// The loop alone uses these two.
+	// The loop alone uses these three.
 	retries map[string]*retry // by namespace
 	settled map[string]bool   // namespaces without an operation that the next pass looks at
+	claims  claimBook
 
 	mu      sync.Mutex
 	known   known             // the loop alone writes it
@@ -123,7 +124,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 // of this process are old.
 func (r *Reconciler) lead(ctx context.Context, term uint64) error {
 	r.cfg.Observations.Lead(term)
-	r.retries, r.settled = make(map[string]*retry), make(map[string]bool)
+	r.retries, r.settled, r.claims = make(map[string]*retry), make(map[string]bool), claimBook{}
 	defer r.wait(nil)
 	defer r.forgetForeign()
 	for ctx.Err() == nil {
@@ -132,6 +133,7 @@ func (r *Reconciler) lead(ctx context.Context, term uint64) error {
 		_, changed := r.cfg.Store.Changes()
 		fresh := r.cfg.Observations.Fresh()
 		sleep := r.pass(ctx, term)
+		r.recordClaims(ctx, term)
 		timer := time.NewTimer(sleep)
 		select {
 		case <-ctx.Done():

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -137,6 +138,8 @@ func toTotals(q billing.Totals) api.UsageTotals {
 		Reports: q[billing.Reports], RejectedReports: q[billing.RejectedReports], InputTokens: q[billing.InputTokens], OutputTokens: q[billing.OutputTokens],
 		CacheCreationTokens: q[billing.CacheCreationTokens], CacheReadTokens: q[billing.CacheReadTokens], CostUSD: money.Total(q[billing.Cost]),
 		Requests: q[billing.Requests], RequestBytes: q[billing.RequestBytes], ResponseBytes: q[billing.ResponseBytes],
+		JobsEnqueued: q[billing.JobsEnqueued], JobsCompleted: q[billing.JobsCompleted], ActiveSeconds: q[billing.ActiveSeconds],
+		StoredByteSeconds: q[billing.StoredByteSeconds], OpenSeconds: q[billing.OpenSeconds],
 	}
 }
 
@@ -149,4 +152,60 @@ func fromSpec(spec api.NamespaceSpec) *store.Spec {
 		Region: spec.Region, Tier: spec.Tier, Replicas: uint32(spec.Replicas), Shards: uint32(spec.Shards),
 		DeletionProtection: spec.DeletionProtection,
 	}
+}
+
+// toOverrides converts the overrides of an organisation; nil = none.
+func toOverrides(o *billing.Overrides) *api.PlanOverrides {
+	if o == nil {
+		return nil
+	}
+	return &api.PlanOverrides{MonthlyFee: toDollars(o.Fee), Minimum: toDollars(o.Minimum), DiscountPercent: o.Discount, Prices: toPlatformPrices(o.Prices)}
+}
+
+func toDollars(amount *money.Nano) *string {
+	if amount == nil {
+		return nil
+	}
+	return new(amount.String())
+}
+
+func toPlanVersion(v billing.PlanVersion) api.PlanVersion {
+	return api.PlanVersion{
+		Plan: string(v.Plan), PriceVersion: v.Version, From: api.TimeOf(v.BeginsAt),
+		MonthlyFee: v.Fee.String(), Minimum: v.Minimum.String(), DiscountPercent: v.Discount, Prices: toPlatformPrices(v.Prices),
+	}
+}
+
+func toPlatformPrices(prices []billing.PlatformPrice) []api.PlatformPrice {
+	all := []api.PlatformPrice{}
+	for _, p := range prices {
+		meter, _ := billing.MeterNamed(p.Meter) // known, because the prices were checked
+		price := api.PlatformPrice{Meter: p.Meter, Unit: billing.Meters[meter].Unit, Per: p.Per, Included: p.Included}
+		for _, t := range p.Tiers {
+			price.Tiers = append(price.Tiers, api.PlatformTier{UpTo: t.UpTo, UnitPrice: t.Price.String()})
+		}
+		all = append(all, price)
+	}
+	return all
+}
+
+// toInvoicePreview converts a bill for which credits are used.
+func toInvoicePreview(b billing.Bill, credits money.Nano) api.InvoicePreview {
+	out := api.InvoicePreview{
+		Period: b.Start.Format("2006-01"), Currency: billing.USD, Lines: []api.InvoiceLine{},
+		Rounding: b.Rounding.String(), Subtotal: b.Subtotal.String(), Credits: credits.String(), Total: (b.Subtotal - credits).String(),
+		LLMCost: api.LLMCost{Total: b.LLMCost.Total.String(), ByModel: []api.ModelCost{}},
+	}
+	for _, l := range b.Lines {
+		line := api.InvoiceLine{Meter: l.Item, Namespace: l.Namespace, Tier: l.Tier, PriceVersion: l.PriceVersion,
+			Quantity: l.Quantity, Per: l.Per, UnitPrice: l.UnitPrice.String(), Amount: l.Amount.String()}
+		if l.Namespace != "" {
+			line.RowsURL = fmt.Sprintf("%s/namespaces/%s/usage?from=%s&to=%s&group_by=day", cloud, l.Namespace, b.Start.Format(time.DateOnly), b.End.Format(time.DateOnly))
+		}
+		out.Lines = append(out.Lines, line)
+	}
+	for _, m := range b.LLMCost.ByModel {
+		out.LLMCost.ByModel = append(out.LLMCost.ByModel, api.ModelCost{Provider: m.Provider, Model: m.Model, Cost: m.Cost.String()})
+	}
+	return out
 }

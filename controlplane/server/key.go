@@ -53,7 +53,7 @@ var (
 	}
 	cloudTokens = keyOwner{
 		kind: keyring.Org, kindName: "cloud token", read: tenancy.OrgRead, manage: tenancy.OrgManage,
-		roles: []tenancy.Role{tenancy.Admin, tenancy.Operator, tenancy.ReadOnly},
+		roles: []tenancy.Role{tenancy.Admin, tenancy.Operator, tenancy.ReadOnly, tenancy.Billing},
 		locate: func(s *Server, q request, what tenancy.Permission) (string, error) {
 			org, err := s.org(q, what)
 			return string(org.ID), err

@@ -43,6 +43,7 @@ type (
 	fleetRootPage api.Page[api.FleetRoot]
 	clusterPage   api.Page[api.CloudCluster]
 	asidePage     api.Page[api.AsideUsage]
+	creditPage    api.Page[api.Credit]
 )
 
 // cursor is the decoded text of a cursor: a position in one list. Other lists refuse it.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/hex"
 	"fmt"
 	"math"
 	"net"
@@ -208,7 +209,10 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request, m member) error 
 		}
 	}
 	var answer wire.ReportAnswer
-	if m.host.Kind == keyring.Host {
+	switch {
+	case m.host.Kind == keyring.Gateway && body.Usage != nil:
+		s.cfg.Observations.ObserveGateway(m.host.ID, *body.Usage)
+	case m.host.Kind == keyring.Host:
 		var err error
 		if answer.Full, err = s.cfg.Observations.Observe(term, m.host.ID, m.run, body); err != nil {
 			return err
@@ -230,6 +234,9 @@ func (f *faults) report(r *wire.Report, kind keyring.Kind) {
 	if r.Capacity != nil && !r.Capacity.Valid() {
 		f.add("capacity", "is none: it has at most as many free bytes as bytes, a bound on cells above 0, and percents of at most 100")
 	}
+	if r.Usage != nil && (kind != keyring.Gateway || r.Usage.UntilNs <= 0) {
+		f.add("usage", "is not a gateway's claim: it needs a time, and a host's claims are in its cells")
+	}
 	if kind != keyring.Host && len(r.Cells) > 0 {
 		f.add("cells", "are given: only a host has cells")
 	}
@@ -245,6 +252,9 @@ func (f *faults) report(r *wire.Report, kind keyring.Kind) {
 			f.add(fmt.Sprintf("cells[%d].groups", i), "has %d entries: a namespace has at most %d shards", len(c.Groups), store.MaxShards)
 		}
 		for j, g := range c.Groups {
+			if g.Usage != nil && (g.Usage.UntilNs <= 0 || g.Usage.Last > math.MaxInt64) {
+				f.add(fmt.Sprintf("cells[%d].groups[%d].usage", i, j), "is not a claim: it needs a time, and a number of a row of at most 63 bits")
+			}
 			if number := len(g.Voters) + len(g.Learners); number > wire.MaxReportMembers {
 				f.add(fmt.Sprintf("cells[%d].groups[%d]", i, j), "has %d members: at most %d are taken", number, wire.MaxReportMembers)
 			}
@@ -295,16 +305,28 @@ func (s *Server) applyUsage(r *http.Request, m member, frame billing.Frame) (uin
 	if err := s.maySend(r, m, frame.Source); err != nil {
 		return 0, err
 	}
+	hash, err := hex.DecodeString(frame.Hash)
+	if err != nil {
+		return 0, fmt.Errorf("a valid frame has the hash %q: %w", frame.Hash, err)
+	}
 	o := &store.ApplyUsage{
 		Meta:      &store.Meta{Principal: m.host.ID},
 		Namespace: frame.Namespace, Stream: frame.Stream, Incarnation: frame.Incarnation, From: frame.From, To: frame.To,
+		RowsSha256: hash,
 	}
 	for _, row := range frame.Rows {
 		o.Rows = append(o.Rows, fromRow(row))
 	}
+	if err := s.store.AheadRoom(r.Context(), o, s.cfg.Now()); err != nil {
+		return 0, err
+	}
 	applied, err := propose[*store.ApplyUsageResult](r.Context(), s, o)
 	if err != nil {
 		return 0, err
+	}
+	if applied.Ahead > 0 {
+		s.cfg.Logger.Error("usage ahead of the control plane's clock was set aside: it is not charged; set the clock of the sender",
+			"namespace", frame.Namespace, "stream", frame.Stream, "first_row", frame.From, "last_row", frame.To, "rows_ahead", applied.Ahead, "host", m.host.ID)
 	}
 	return applied.Last, nil
 }

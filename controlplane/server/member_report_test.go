@@ -68,6 +68,33 @@ func TestDeltas(t *testing.T) {
 	}
 }
 
+// A claim needs a time. A gateway's is in its report, and a host's is in the group of a shard.
+func TestClaimsInReports(t *testing.T) {
+	t.Parallel()
+	f, _ := start(t)
+	_, credential := f.host("one", keyring.Host)
+	_, gatewayCredential := f.host("g", keyring.Gateway)
+	host, gateway := f.join(credential, "http://one.test"), f.join(gatewayCredential, "")
+	group := func(claim string) string {
+		return `{"sequence":1,"cells":[{"namespace":"a","generation":1,"state":"open","groups":[{"role":"leading","usage":` + claim + `}]}]}`
+	}
+	for _, c := range []struct {
+		key, body string
+		status    int
+	}{
+		{host, group(`{"until_ns":1,"last":9223372036854775807}`), http.StatusOK},
+		{host, group(`{"until_ns":0}`), http.StatusBadRequest},
+		{host, group(`{"until_ns":1,"last":9223372036854775808}`), http.StatusBadRequest},
+		{host, `{"sequence":2,"usage":{"until_ns":1}}`, http.StatusBadRequest},
+		{gateway, `{"usage":{"until_ns":-1}}`, http.StatusBadRequest},
+		{gateway, `{"usage":{"until_ns":1}}`, http.StatusOK},
+	} {
+		if a := f.send("POST", wire.ReportPath, c.key, c.body); a.status != c.status {
+			t.Errorf("%s: %d %s", c.body, a.status, a.body)
+		}
+	}
+}
+
 // A host that leads the groups of 10,000 namespaces with three replicas reports them in parts.
 func TestALargeHostReports(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,10 +21,13 @@ func (f *front) frame(ns, stream string, from, to uint64) string {
 		of = []billing.Row{{Meter: billing.Requests, Quantity: 1}}
 	}
 	var rows []string
-	for _, r := range of {
-		rows = append(rows, fmt.Sprintf(`{"hour_ns":%d,"queue":"mail","model":"m","meter":%d,"quantity":%d}`, f.now().Truncate(time.Hour).UnixNano(), r.Meter, r.Quantity))
+	for i := range of {
+		r := &of[i]
+		r.Dimensions = billing.Dimensions{HourNs: f.now().Truncate(time.Hour).UnixNano(), Queue: "mail", Model: "m"}
+		rows = append(rows, fmt.Sprintf(`{"hour_ns":%d,"queue":"mail","model":"m","meter":%d,"quantity":%d}`, r.HourNs, r.Meter, r.Quantity))
 	}
-	return fmt.Sprintf(`{"namespace":%q,"stream":%q,"incarnation":"ab","from":%d,"to":%d,"usage":[%s]}`, ns, stream, from, to, strings.Join(rows, ","))
+	return fmt.Sprintf(`{"namespace":%q,"stream":%q,"incarnation":"ab","from":%d,"to":%d,"usage":[%s],"rows_sha256":%q}`,
+		ns, stream, from, to, strings.Join(rows, ","), billing.HashRows(of))
 }
 
 // Usage counts once, in order, and only from the member that may report it.
@@ -70,6 +74,9 @@ func TestUsageIntake(t *testing.T) {
 	send(host, strings.Replace(f.frame(mine, "shard/0", 5, 5), `"usage":`, `"rows":`, 1), api.ValidationError, 0)
 	send(host, strings.Replace(f.frame(mine, "shard/0", 5, 5), `"meter":1`, fmt.Sprintf(`"meter":%d`, billing.Requests), 1), api.ValidationError, 0)
 	send(host, strings.Replace(f.frame(mine, "shard/0", 5, 5), `"meter":1`, fmt.Sprintf(`"meter":%d`, len(billing.Meters)), 1), api.ValidationError, 0)
+	// So does a frame whose rows were changed on the way, or that has no hash.
+	send(host, strings.Replace(f.frame(mine, "shard/0", 5, 5), `"quantity":10`, `"quantity":11`, 1), api.ValidationError, 0)
+	send(host, regexp.MustCompile(`,"rows_sha256":"\w+"`).ReplaceAllString(f.frame(mine, "shard/0", 5, 5), ""), api.ValidationError, 0)
 	source := "?namespace=" + mine + "&incarnation=ab&stream="
 	if a := f.send("GET", wire.UsagePath+source+"shard/0", host, ""); string(a.body) != "{\"last\":4}\n" {
 		t.Errorf("last: %d %s", a.status, a.body)

@@ -9,6 +9,7 @@ const (
 	operationPrefix = "op_"
 	hostPrefix      = "host_"
 	gatewayPrefix   = "gw_"
+	creditPrefix    = "cr_"
 )
 
 func (s *Server) newID(prefix string) (string, error) {

@@ -92,7 +92,7 @@ func (s *Server) routes() []serve.Route {
 		{Method: "GET", Path: cloud + "/audit/verify", Permission: tenancy.FleetOperate, Handler: s.checkAudit, Query: auditPaging,
 			Summary: "Verify the hash chain of the audit log, by page", Response: api.AuditCheck{}},
 		{Method: "GET", Path: cloud + "/usage/aside", Permission: tenancy.FleetOperate, Handler: s.listAside, Query: paging,
-			Summary: "List usage that was refused during deletions, oldest first", Description: "The control plane sets usage aside that it refuses while it deletes a namespace.", Response: asidePage{}},
+			Summary: "List usage that was set aside, oldest first", Description: "The control plane sets usage aside that it refuses while it deletes a namespace, and usage ahead of its clock.", Response: asidePage{}},
 		{Method: "GET", Path: cloud + "/usage/aside/{seq}", Permission: tenancy.FleetOperate, Handler: s.getAside,
 			Summary: "Get usage that was set aside, with its frame", Response: api.AsideUsage{}},
 		{Method: "DELETE", Path: cloud + "/usage/aside/{seq}", Permission: tenancy.FleetOperate, Handler: s.removeAside,
@@ -107,10 +107,14 @@ func (s *Server) routes() []serve.Route {
 	}
 	built = append(built, s.keyRoutes(cloud+"/namespaces/{ns}/keys", namespaceKeys)...)
 	built = append(built, s.roleRoutes()...)
+	built = append(built, s.operatorRoutes()...)
+	built = append(built, s.creditRoutes()...)
+	built = append(built, s.ledgerRoutes()...)
 	built = append(built, s.hostDrainRoutes()...)
 	built = append(built, s.fleetRootRoutes()...)
 	built = append(built, s.clusterRoutes()...)
 	built = append(built, s.processRoutes()...)
+	built = append(built, s.billingRoutes()...)
 	built = append(built, s.keyRoutes(cloud+"/orgs/{org}/keys", cloudTokens)...)
 	built = append(append(built, s.fleetRoutes()...), s.elsewhereRoutes()...)
 	return append(built, unbuiltRoutes()...)

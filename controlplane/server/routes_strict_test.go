@@ -117,6 +117,8 @@ func TestNoBodyIsIgnored(t *testing.T) {
 		{"POST", cloud + "/hosts/h1/undrain", f.operator},
 		{"POST", ns + "/pause-reconcile", f.operator},
 		{"POST", ns + "/resume-reconcile", f.operator},
+		{"POST", cloud + "/orgs/acme/credits/cr_x/approve", f.operator},
+		{"DELETE", cloud + "/operators/x", f.operator},
 	}
 	for _, c := range tried {
 		for body, code := range map[string]api.Code{"not json": api.ParseError, `{"foo":1}`: api.ValidationError, `[]`: api.ValidationError} {
@@ -141,5 +143,24 @@ func TestNoBodyIsIgnored(t *testing.T) {
 	}
 	if a := f.send("DELETE", tried[0].path, admin, ""); a.status != http.StatusAccepted {
 		t.Errorf("nothing was refused for what it is: %d %s", a.status, a.body)
+	}
+}
+
+// A strict route with a body refuses an unknown field by its name, whatever the path names.
+func TestUnknownFieldsAreRefused(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	for at, route := range strictRoutes() {
+		if route.Request == nil {
+			continue
+		}
+		key := admin
+		if route.Permission == tenancy.FleetOperate {
+			key = f.operator
+		}
+		method, path, _ := strings.Cut(at, " ")
+		if a := f.send(method, path, key, `{"foo":1}`); a.problem(t).Code != api.ValidationError || !strings.Contains(string(a.body), "foo") {
+			t.Errorf("%s: %d %s", at, a.status, a.body)
+		}
 	}
 }

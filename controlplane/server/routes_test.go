@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,7 +53,7 @@ func forMembers(r serve.Route) bool {
 func TestPermissionMatrix(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	roles := append(tenancy.Roles(), tenancy.CloudRoles()...)
+	roles := slices.Concat(tenancy.Roles(), tenancy.TokenRoles(), tenancy.CloudRoles())
 	fmt.Fprintf(&b, "%-62s %-16s", "route", "permission")
 	for _, role := range roles {
 		fmt.Fprintf(&b, " %-14s", role)

@@ -21,14 +21,11 @@ var unbuilt = []struct {
 	{"GET", "/orgs/{org}/members", tenancy.OrgRead},
 	{"POST", "/orgs/{org}/members", tenancy.OrgManage},
 	{"PATCH DELETE", "/orgs/{org}/members/{id}", tenancy.OrgManage},
-	{"GET", "/orgs/{org}/invoices", tenancy.UsageRead},
-	{"GET", "/orgs/{org}/invoices/preview", tenancy.UsageRead},
-	{"GET", "/orgs/{org}/plan", tenancy.OrgRead},
-	{"PUT", "/orgs/{org}/plan", tenancy.OrgManage},
-	{"GET", "/orgs/{org}/spend-limit", tenancy.OrgRead},
-	{"PUT", "/orgs/{org}/spend-limit", tenancy.OrgManage},
-	{"POST", "/orgs/{org}/portal-session", tenancy.OrgManage},
-	{"POST", "/orgs/{org}/checkout-session", tenancy.OrgManage},
+	{"GET", "/orgs/{org}/invoices", tenancy.BillingRead},
+	{"GET", "/orgs/{org}/spend-limit", tenancy.BillingRead},
+	{"PUT", "/orgs/{org}/spend-limit", tenancy.BillingManage},
+	{"POST", "/orgs/{org}/portal-session", tenancy.BillingManage},
+	{"POST", "/orgs/{org}/checkout-session", tenancy.BillingManage},
 
 	{"POST", "/namespaces/{ns}/undelete", tenancy.NamespaceManage},
 	{"POST", "/namespaces/{ns}/suspend", tenancy.NamespaceManage},
@@ -41,7 +38,6 @@ var unbuilt = []struct {
 	{"PUT", "/namespaces/{ns}/limits", tenancy.NamespaceManage},
 
 	{"GET", "/regions", tenancy.NamespaceRead},
-	{"GET", "/prices", tenancy.UsageRead},
 }
 
 // unbuiltRoutes returns the rows of the routes table for unimplemented routes.

@@ -16,6 +16,7 @@ import (
 	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/serve/about"
+	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/reconcile"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/telemetry"
@@ -56,6 +57,7 @@ type Server struct {
 	store    *store.Store
 	handler  http.Handler
 	openapi  []byte
+	plans    *billing.PlanBook
 	lastUsed lastUsed
 	refusals *refusals
 
@@ -92,6 +94,9 @@ func New(cfg Config) (*Server, error) {
 	cfg.Metrics.Collect(s.measure, telemetry.CertificateRemaining, telemetry.UsageAsideFrames, telemetry.UsageAsideBytes, telemetry.ForeignNamespaces)
 	table := s.table()
 	var err error
+	if s.plans, err = billing.ShippedPlans(); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
 	if s.openapi, err = document(table); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}

@@ -54,14 +54,24 @@ func (s *Server) namespaceUsage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) writeUsage(w http.ResponseWriter, r *http.Request, q store.UsageQuery) error {
-	if err := period(r, &q, s.cfg.Now()); err != nil {
+	now := s.cfg.Now()
+	if err := period(r, &q, now); err != nil {
+		return err
+	}
+	// The claims are read before the sums, which then have at least the usage that the claims are about.
+	complete, err := s.store.Completeness(r.Context(), q, now)
+	if err != nil {
 		return err
 	}
 	sums, err := s.store.Usage(r.Context(), q)
 	if err != nil {
 		return err
 	}
-	report := api.UsageReport{From: timeOf(q.FromNs), To: timeOf(q.ToNs), Totals: toTotals(sums.Total), Groups: []api.UsageGroup{}}
+	report := api.UsageReport{From: timeOf(q.FromNs), To: timeOf(q.ToNs), Totals: toTotals(sums.Total), Groups: []api.UsageGroup{},
+		CompleteUntil: timeOf(complete.UntilNs), LateSources: []api.UsageSource{}}
+	for _, late := range complete.Late {
+		report.LateSources = append(report.LateSources, api.UsageSource{Namespace: late.Namespace, Stream: late.Stream, CompleteUntil: timeOf(late.UntilNs)})
+	}
 	for _, g := range sums.Groups {
 		report.Groups = append(report.Groups, api.UsageGroup{Key: g.Key, UsageTotals: toTotals(g.Totals)})
 	}

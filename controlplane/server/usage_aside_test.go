@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
 	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -79,6 +82,36 @@ func TestUsageSetAside(t *testing.T) {
 	})
 	if err != nil || said < 0 {
 		t.Errorf("the audit log: %+v, %v", rows, err)
+	}
+}
+
+// Usage ahead of the control plane's clock, of a host or a gateway, is set aside, and its sender goes on.
+func TestUsageAheadIsSetAside(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	id, credential := f.host("g", keyring.Gateway)
+	ns := f.namespace("acme", "mine")
+	gateway := f.join(credential, "")
+	rows := []billing.Row{
+		{Dimensions: billing.Dimensions{HourNs: f.now().Truncate(time.Hour).UnixNano()}, Meter: billing.Requests, Quantity: 5},
+		{Dimensions: billing.Dimensions{HourNs: f.now().Add(3 * time.Hour).Truncate(time.Hour).UnixNano()}, Meter: billing.Requests, Quantity: 7},
+	}
+	frame, err := json.Marshal(billing.Frame{Source: billing.Source{Namespace: ns, Stream: "gateway/" + id, Incarnation: "ab"}, From: 1, To: 12, Rows: rows, Hash: billing.HashRows(rows)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second is a repeat
+		if a := f.send("POST", wire.UsagePath, gateway, string(frame)); string(a.body) != "{\"last\":12}\n" {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	all, err := f.cloud(f.operator).AsideUsage(t.Context())
+	if err != nil || len(all) != 1 || all[0].Stream != "gateway/"+id {
+		t.Errorf("set aside: %+v, %v", all, err)
+	}
+	report, err := f.cloud(admin).NamespaceUsage(t.Context(), "mine", client.UsageQuery{})
+	if err != nil || report.Totals.Requests.Int64() != 5 {
+		t.Errorf("used %+v, %v", report.Totals, err)
 	}
 }
 

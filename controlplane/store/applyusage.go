@@ -1,6 +1,7 @@
 package store
 
 import (
+	"crypto/sha256"
 	"database/sql"
 	"fmt"
 	"math"
@@ -12,8 +13,8 @@ import (
 )
 
 // ApplyUsage adds a frame [from, to] of a source if from follows the last number that was applied or set
-// aside. It adds the rows unchanged to the journal, and to the sums that answer queries. It leaves no audit
-// row, because no person decided it.
+// aside. It adds the rows unchanged to the journal, with the hash that came with them, and to the sums that answer
+// queries. It leaves an audit row only for rows that it sets aside, because no person decided the others.
 
 // Validate refuses an op that no state could accept.
 func (o *ApplyUsage) Validate() error {
@@ -26,6 +27,9 @@ func (o *ApplyUsage) Validate() error {
 	}
 	for i, r := range o.Rows {
 		r.check(&p, i)
+	}
+	if len(o.RowsSha256) > 0 {
+		p.add("rows_sha256", checkSize(o.RowsSha256, sha256.Size))
 	}
 	return p.err()
 }
@@ -78,10 +82,12 @@ func (r *UsageRow) metered() []metered {
 }
 
 // Apply adds the frame. It refuses with NOT_FOUND an unknown namespace, but takes usage of a deleted one. It
-// refuses with STATE_CONFLICT a frame that leaves a gap after the usage of its source or overlaps it. A frame
+// refuses with STATE_CONFLICT a frame that leaves a gap after the usage of its source or overlaps it. It sets
+// rows ahead of the entry's clock aside, and refuses the frame with OVERLOADED if there is no room for them. A frame
 // that was applied or set aside before changes nothing.
 func (o *ApplyUsage) Apply(tx *Tx) (*ApplyUsageResult, error) {
-	if _, err := tx.namespace(o.Namespace); err != nil {
+	ns, err := tx.namespace(o.Namespace)
+	if err != nil {
 		return nil, err
 	}
 	last, err := lastUsage(tx, billing.Source{Namespace: o.Namespace, Stream: o.Stream, Incarnation: o.Incarnation})
@@ -94,12 +100,26 @@ func (o *ApplyUsage) Apply(tx *Tx) (*ApplyUsageResult, error) {
 	case o.From != last+1:
 		return nil, usageGap(last, o.From, o.To)
 	}
+	ahead, err := tx.setAheadAside(o, ns)
+	if err != nil {
+		return nil, err
+	}
 	for i, r := range o.Rows {
+		if o.isAhead(r, tx.clockNs()) {
+			continue
+		}
 		if err := tx.addUsage(o, i, r); err != nil {
 			return nil, err
 		}
 	}
-	return &ApplyUsageResult{Last: o.To}, tx.putSource(o.Namespace, o.Stream, o.Incarnation, o.To)
+	if len(o.RowsSha256) > 0 {
+		err := tx.put("INSERT INTO usage_frames (namespace, stream, incarnation, to_seq, from_seq, rows, rows_sha256) VALUES (?, ?, ?, ?, ?, ?, ?)",
+			o.Namespace, o.Stream, o.Incarnation, int64(o.To), int64(o.From), len(o.Rows), o.RowsSha256)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return &ApplyUsageResult{Last: o.To, Ahead: uint32(ahead)}, tx.putSource(o.Namespace, o.Stream, o.Incarnation, o.To)
 }
 
 // usageGap refuses a frame [from, to] that does not follow the last applied number of its source.

@@ -101,8 +101,11 @@ func (c *Credential) checkRoles(p *problems, field string, kind keyring.Kind) {
 		return
 	}
 	allowed := tenancy.Roles()
-	if fleetMember || kind == keyring.CloudOperator {
+	switch {
+	case fleetMember || kind == keyring.CloudOperator:
 		allowed = tenancy.CloudRoles()
+	case kind == keyring.Org:
+		allowed = append(allowed, tenancy.TokenRoles()...)
 	}
 	for i, role := range c.Roles {
 		custom := kind == keyring.Namespace && tenancy.CheckRoleName(role) == nil

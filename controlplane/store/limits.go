@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -49,6 +50,14 @@ const (
 	MaxRefusals       = 256   // rows of the audit log that one RecordRefusals adds
 	MaxAction         = 256   // bytes of a refused request's action
 	MaxCode           = 64    // bytes of an error code
+	MaxReason         = 256   // bytes of the reason of a credit or of its revocation
+
+	// MaxCredit is the largest credit.
+	MaxCredit = 1_000_000 * money.Dollar
+	// MaxCredits is the number of credits of an organisation that wait for approval or have an unused rest.
+	MaxCredits = 1_000
+	// MaxSole is the amount that operators grant to an organisation in a calendar month without a second person.
+	MaxSole = 1_000 * money.Dollar
 
 	// Frames of refused usage that are set aside: at most MaxAsideFrames frames with MaxAsideBytes bytes
 	// together in the whole cloud, and MaxNamespaceAsideFrames frames with MaxNamespaceAsideBytes bytes
@@ -58,18 +67,29 @@ const (
 	MaxNamespaceAsideFrames = 100
 	MaxNamespaceAsideBytes  = 32 << 20
 	MaxAsideFrame           = 4 << 20 // bytes of a frame
-	MaxAsideReason          = 1024    // bytes of the refusal's code, and as many of its message
+
+	// MaxUsageAhead is how far the hour of a usage row may begin after the clock of the entry that applies it. Rows
+	// further ahead are set aside while the cloud has at most MaxAheadFrames frames with MaxAheadBytes bytes set aside, so
+	// that a wrong clock leaves room to the deletions of namespaces.
+	MaxUsageAhead  = time.Hour
+	MaxAheadFrames = MaxAsideFrames / 2
+	MaxAheadBytes  = MaxAsideBytes / 2
+
+	MaxAsideReason = 1024 // bytes of the refusal's code, and as many of its message
 )
 
 // limits holds the bounds that decide in Apply.
 type limits struct {
 	orgs, namespaces, hosts, stores, keys, roles, signingKeys, idempotency int64
-	aside, namespaceAside                                                  AsideTotals
+	credits                                                                int64
+	sole                                                                   money.Nano
+	aside, namespaceAside, ahead                                           AsideTotals
 }
 
 var defaultLimits = limits{
 	orgs: MaxOrgs, namespaces: MaxNamespaces, hosts: MaxHosts, stores: MaxStores, keys: MaxKeys, roles: tenancy.MaxCustomRoles,
-	signingKeys: MaxSigningKeys, idempotency: MaxIdempotencyRecords,
+	signingKeys: MaxSigningKeys, idempotency: MaxIdempotencyRecords, credits: MaxCredits, sole: MaxSole,
 	aside:          AsideTotals{Frames: MaxAsideFrames, Bytes: MaxAsideBytes},
 	namespaceAside: AsideTotals{Frames: MaxNamespaceAsideFrames, Bytes: MaxNamespaceAsideBytes},
+	ahead:          AsideTotals{Frames: MaxAheadFrames, Bytes: MaxAheadBytes},
 }

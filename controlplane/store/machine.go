@@ -128,7 +128,7 @@ func (m *machine) Configure(at entry.Applied, configuration []byte) error {
 	})
 }
 
-// Apply applies the ops of an entry in order and then removes rows that are too old. Each result is the op's
+// Apply applies the ops of an entry in order, then removes rows that are too old, and ends credits that have expired. Each result is the op's
 // result or the *api.Error that refused it.
 func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	if err := m.known.CheckEntry(at.Index, e.Level); err != nil {
@@ -156,7 +156,10 @@ func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 		if err := tx.purgeRefusals((1 + len(ops)) * MaxRefusals); err != nil {
 			return err
 		}
-		return tx.purge(purgeRows + 2*len(ops))
+		if err := tx.purge(purgeRows + 2*len(ops)); err != nil {
+			return err
+		}
+		return tx.expireCredits(purgeRows + 2*len(ops))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("entry %d: %w", at.Index, err)

@@ -1615,6 +1615,119 @@ func (*ResumeReconcileResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{27}
 }
 
+// SetPlan changes the plan of an organisation from a later hour on.
+type SetPlan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Org           string                 `protobuf:"bytes,2,opt,name=org,proto3" json:"org,omitempty"` // id
+	Plan          string                 `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
+	Overrides     []byte                 `protobuf:"bytes,4,opt,name=overrides,proto3" json:"overrides,omitempty"` // billing.Overrides in JSON; empty = none
+	Operator      bool                   `protobuf:"varint,5,opt,name=operator,proto3" json:"operator,omitempty"`  // an operator of the cloud asks, who may change agreements
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPlan) Reset() {
+	*x = SetPlan{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPlan) ProtoMessage() {}
+
+func (x *SetPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPlan.ProtoReflect.Descriptor instead.
+func (*SetPlan) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SetPlan) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *SetPlan) GetOrg() string {
+	if x != nil {
+		return x.Org
+	}
+	return ""
+}
+
+func (x *SetPlan) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *SetPlan) GetOverrides() []byte {
+	if x != nil {
+		return x.Overrides
+	}
+	return nil
+}
+
+func (x *SetPlan) GetOperator() bool {
+	if x != nil {
+		return x.Operator
+	}
+	return false
+}
+
+type SetPlanResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPlanResult) Reset() {
+	*x = SetPlanResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPlanResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPlanResult) ProtoMessage() {}
+
+func (x *SetPlanResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPlanResult.ProtoReflect.Descriptor instead.
+func (*SetPlanResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{29}
+}
+
 type CreateCredential struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Meta       *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -1630,7 +1743,7 @@ type CreateCredential struct {
 
 func (x *CreateCredential) Reset() {
 	*x = CreateCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[28]
+	mi := &file_controlplane_store_ops_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1755,7 @@ func (x *CreateCredential) String() string {
 func (*CreateCredential) ProtoMessage() {}
 
 func (x *CreateCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[28]
+	mi := &file_controlplane_store_ops_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1768,7 @@ func (x *CreateCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateCredential.ProtoReflect.Descriptor instead.
 func (*CreateCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{28}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CreateCredential) GetMeta() *Meta {
@@ -1695,7 +1808,7 @@ type CreateCredentialResult struct {
 
 func (x *CreateCredentialResult) Reset() {
 	*x = CreateCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[29]
+	mi := &file_controlplane_store_ops_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1820,7 @@ func (x *CreateCredentialResult) String() string {
 func (*CreateCredentialResult) ProtoMessage() {}
 
 func (x *CreateCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[29]
+	mi := &file_controlplane_store_ops_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1833,7 @@ func (x *CreateCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateCredentialResult.ProtoReflect.Descriptor instead.
 func (*CreateCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{29}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CreateCredentialResult) GetId() string {
@@ -1748,7 +1861,7 @@ type RotateCredential struct {
 
 func (x *RotateCredential) Reset() {
 	*x = RotateCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[30]
+	mi := &file_controlplane_store_ops_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1873,7 @@ func (x *RotateCredential) String() string {
 func (*RotateCredential) ProtoMessage() {}
 
 func (x *RotateCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[30]
+	mi := &file_controlplane_store_ops_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1886,7 @@ func (x *RotateCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateCredential.ProtoReflect.Descriptor instead.
 func (*RotateCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{30}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RotateCredential) GetMeta() *Meta {
@@ -1834,7 +1947,7 @@ type RotateCredentialResult struct {
 
 func (x *RotateCredentialResult) Reset() {
 	*x = RotateCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[31]
+	mi := &file_controlplane_store_ops_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1846,7 +1959,7 @@ func (x *RotateCredentialResult) String() string {
 func (*RotateCredentialResult) ProtoMessage() {}
 
 func (x *RotateCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[31]
+	mi := &file_controlplane_store_ops_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1859,7 +1972,7 @@ func (x *RotateCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateCredentialResult.ProtoReflect.Descriptor instead.
 func (*RotateCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{31}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RotateCredentialResult) GetId() string {
@@ -1882,7 +1995,7 @@ type RevokeCredential struct {
 
 func (x *RevokeCredential) Reset() {
 	*x = RevokeCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[32]
+	mi := &file_controlplane_store_ops_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1894,7 +2007,7 @@ func (x *RevokeCredential) String() string {
 func (*RevokeCredential) ProtoMessage() {}
 
 func (x *RevokeCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[32]
+	mi := &file_controlplane_store_ops_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1907,7 +2020,7 @@ func (x *RevokeCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeCredential.ProtoReflect.Descriptor instead.
 func (*RevokeCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{32}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RevokeCredential) GetMeta() *Meta {
@@ -1953,7 +2066,7 @@ type RevokeCredentialResult struct {
 
 func (x *RevokeCredentialResult) Reset() {
 	*x = RevokeCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[33]
+	mi := &file_controlplane_store_ops_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +2078,7 @@ func (x *RevokeCredentialResult) String() string {
 func (*RevokeCredentialResult) ProtoMessage() {}
 
 func (x *RevokeCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[33]
+	mi := &file_controlplane_store_ops_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2091,7 @@ func (x *RevokeCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeCredentialResult.ProtoReflect.Descriptor instead.
 func (*RevokeCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{33}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{35}
 }
 
 // SetCredential replaces the settings of a credential. Its secret stays.
@@ -2000,7 +2113,7 @@ type SetCredential struct {
 
 func (x *SetCredential) Reset() {
 	*x = SetCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[34]
+	mi := &file_controlplane_store_ops_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2125,7 @@ func (x *SetCredential) String() string {
 func (*SetCredential) ProtoMessage() {}
 
 func (x *SetCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[34]
+	mi := &file_controlplane_store_ops_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2138,7 @@ func (x *SetCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCredential.ProtoReflect.Descriptor instead.
 func (*SetCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{34}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetCredential) GetMeta() *Meta {
@@ -2106,7 +2219,7 @@ type SetCredentialResult struct {
 
 func (x *SetCredentialResult) Reset() {
 	*x = SetCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[35]
+	mi := &file_controlplane_store_ops_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2118,7 +2231,7 @@ func (x *SetCredentialResult) String() string {
 func (*SetCredentialResult) ProtoMessage() {}
 
 func (x *SetCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[35]
+	mi := &file_controlplane_store_ops_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2131,7 +2244,7 @@ func (x *SetCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCredentialResult.ProtoReflect.Descriptor instead.
 func (*SetCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{35}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{37}
 }
 
 // CreateHost registers a host or gateway together with its credential.
@@ -2151,7 +2264,7 @@ type CreateHost struct {
 
 func (x *CreateHost) Reset() {
 	*x = CreateHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[36]
+	mi := &file_controlplane_store_ops_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2276,7 @@ func (x *CreateHost) String() string {
 func (*CreateHost) ProtoMessage() {}
 
 func (x *CreateHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[36]
+	mi := &file_controlplane_store_ops_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2289,7 @@ func (x *CreateHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHost.ProtoReflect.Descriptor instead.
 func (*CreateHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{36}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CreateHost) GetMeta() *Meta {
@@ -2244,7 +2357,7 @@ type CreateHostResult struct {
 
 func (x *CreateHostResult) Reset() {
 	*x = CreateHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[37]
+	mi := &file_controlplane_store_ops_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2369,7 @@ func (x *CreateHostResult) String() string {
 func (*CreateHostResult) ProtoMessage() {}
 
 func (x *CreateHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[37]
+	mi := &file_controlplane_store_ops_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2382,7 @@ func (x *CreateHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHostResult.ProtoReflect.Descriptor instead.
 func (*CreateHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{37}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CreateHostResult) GetId() string {
@@ -2298,7 +2411,7 @@ type JoinHost struct {
 
 func (x *JoinHost) Reset() {
 	*x = JoinHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[38]
+	mi := &file_controlplane_store_ops_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2310,7 +2423,7 @@ func (x *JoinHost) String() string {
 func (*JoinHost) ProtoMessage() {}
 
 func (x *JoinHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[38]
+	mi := &file_controlplane_store_ops_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2323,7 +2436,7 @@ func (x *JoinHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinHost.ProtoReflect.Descriptor instead.
 func (*JoinHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{38}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JoinHost) GetMeta() *Meta {
@@ -2398,7 +2511,7 @@ type JoinHostResult struct {
 
 func (x *JoinHostResult) Reset() {
 	*x = JoinHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[39]
+	mi := &file_controlplane_store_ops_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2410,7 +2523,7 @@ func (x *JoinHostResult) String() string {
 func (*JoinHostResult) ProtoMessage() {}
 
 func (x *JoinHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[39]
+	mi := &file_controlplane_store_ops_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2423,7 +2536,7 @@ func (x *JoinHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinHostResult.ProtoReflect.Descriptor instead.
 func (*JoinHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{39}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *JoinHostResult) GetRun() int64 {
@@ -2446,7 +2559,7 @@ type RemoveHost struct {
 
 func (x *RemoveHost) Reset() {
 	*x = RemoveHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[40]
+	mi := &file_controlplane_store_ops_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2458,7 +2571,7 @@ func (x *RemoveHost) String() string {
 func (*RemoveHost) ProtoMessage() {}
 
 func (x *RemoveHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[40]
+	mi := &file_controlplane_store_ops_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2471,7 +2584,7 @@ func (x *RemoveHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveHost.ProtoReflect.Descriptor instead.
 func (*RemoveHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{40}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RemoveHost) GetMeta() *Meta {
@@ -2503,7 +2616,7 @@ type RemoveHostResult struct {
 
 func (x *RemoveHostResult) Reset() {
 	*x = RemoveHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	mi := &file_controlplane_store_ops_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2628,7 @@ func (x *RemoveHostResult) String() string {
 func (*RemoveHostResult) ProtoMessage() {}
 
 func (x *RemoveHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	mi := &file_controlplane_store_ops_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2641,7 @@ func (x *RemoveHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveHostResult.ProtoReflect.Descriptor instead.
 func (*RemoveHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
 }
 
 // DrainHost lets the reconciler place no namespace on a host and move those away that are there, until UndrainHost.
@@ -2543,7 +2656,7 @@ type DrainHost struct {
 
 func (x *DrainHost) Reset() {
 	*x = DrainHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2555,7 +2668,7 @@ func (x *DrainHost) String() string {
 func (*DrainHost) ProtoMessage() {}
 
 func (x *DrainHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2568,7 +2681,7 @@ func (x *DrainHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHost.ProtoReflect.Descriptor instead.
 func (*DrainHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{42}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DrainHost) GetMeta() *Meta {
@@ -2600,7 +2713,7 @@ type DrainHostResult struct {
 
 func (x *DrainHostResult) Reset() {
 	*x = DrainHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[43]
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2612,7 +2725,7 @@ func (x *DrainHostResult) String() string {
 func (*DrainHostResult) ProtoMessage() {}
 
 func (x *DrainHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[43]
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2625,7 +2738,7 @@ func (x *DrainHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHostResult.ProtoReflect.Descriptor instead.
 func (*DrainHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
 }
 
 type UndrainHost struct {
@@ -2639,7 +2752,7 @@ type UndrainHost struct {
 
 func (x *UndrainHost) Reset() {
 	*x = UndrainHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2651,7 +2764,7 @@ func (x *UndrainHost) String() string {
 func (*UndrainHost) ProtoMessage() {}
 
 func (x *UndrainHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2664,7 +2777,7 @@ func (x *UndrainHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHost.ProtoReflect.Descriptor instead.
 func (*UndrainHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UndrainHost) GetMeta() *Meta {
@@ -2696,7 +2809,7 @@ type UndrainHostResult struct {
 
 func (x *UndrainHostResult) Reset() {
 	*x = UndrainHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +2821,7 @@ func (x *UndrainHostResult) String() string {
 func (*UndrainHostResult) ProtoMessage() {}
 
 func (x *UndrainHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +2834,7 @@ func (x *UndrainHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHostResult.ProtoReflect.Descriptor instead.
 func (*UndrainHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
 }
 
 // RaiseLevel raises the feature level at which entries are written. The level never falls.
@@ -2735,7 +2848,7 @@ type RaiseLevel struct {
 
 func (x *RaiseLevel) Reset() {
 	*x = RaiseLevel{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[46]
+	mi := &file_controlplane_store_ops_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2747,7 +2860,7 @@ func (x *RaiseLevel) String() string {
 func (*RaiseLevel) ProtoMessage() {}
 
 func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[46]
+	mi := &file_controlplane_store_ops_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2760,7 +2873,7 @@ func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
 func (*RaiseLevel) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RaiseLevel) GetMeta() *Meta {
@@ -2785,7 +2898,7 @@ type RaiseLevelResult struct {
 
 func (x *RaiseLevelResult) Reset() {
 	*x = RaiseLevelResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[47]
+	mi := &file_controlplane_store_ops_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +2910,7 @@ func (x *RaiseLevelResult) String() string {
 func (*RaiseLevelResult) ProtoMessage() {}
 
 func (x *RaiseLevelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[47]
+	mi := &file_controlplane_store_ops_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +2923,7 @@ func (x *RaiseLevelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevelResult.ProtoReflect.Descriptor instead.
 func (*RaiseLevelResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{49}
 }
 
 // RemoveProcess records that a process of the control plane is removed. The removal itself is a change of the
@@ -2825,7 +2938,7 @@ type RemoveProcess struct {
 
 func (x *RemoveProcess) Reset() {
 	*x = RemoveProcess{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[48]
+	mi := &file_controlplane_store_ops_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2837,7 +2950,7 @@ func (x *RemoveProcess) String() string {
 func (*RemoveProcess) ProtoMessage() {}
 
 func (x *RemoveProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[48]
+	mi := &file_controlplane_store_ops_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2850,7 +2963,7 @@ func (x *RemoveProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProcess.ProtoReflect.Descriptor instead.
 func (*RemoveProcess) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{48}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RemoveProcess) GetMeta() *Meta {
@@ -2875,7 +2988,7 @@ type RemoveProcessResult struct {
 
 func (x *RemoveProcessResult) Reset() {
 	*x = RemoveProcessResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[49]
+	mi := &file_controlplane_store_ops_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2887,7 +3000,7 @@ func (x *RemoveProcessResult) String() string {
 func (*RemoveProcessResult) ProtoMessage() {}
 
 func (x *RemoveProcessResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[49]
+	mi := &file_controlplane_store_ops_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2900,7 +3013,7 @@ func (x *RemoveProcessResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProcessResult.ProtoReflect.Descriptor instead.
 func (*RemoveProcessResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{49}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{51}
 }
 
 // UsageRow is the quantity of one meter. An op of an earlier build has rows without a meter, which have a field for each
@@ -2929,7 +3042,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[50]
+	mi := &file_controlplane_store_ops_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2941,7 +3054,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[50]
+	mi := &file_controlplane_store_ops_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2954,7 +3067,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{50}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *UsageRow) GetHourNs() int64 {
@@ -3081,13 +3194,14 @@ type ApplyUsage struct {
 	From          uint64                 `protobuf:"varint,5,opt,name=from,proto3" json:"from,omitempty"`
 	To            uint64                 `protobuf:"varint,6,opt,name=to,proto3" json:"to,omitempty"`
 	Rows          []*UsageRow            `protobuf:"bytes,7,rep,name=rows,proto3" json:"rows,omitempty"`
+	RowsSha256    []byte                 `protobuf:"bytes,8,opt,name=rows_sha256,json=rowsSha256,proto3" json:"rows_sha256,omitempty"` // as the sender computed it; empty in an op of an earlier build
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApplyUsage) Reset() {
 	*x = ApplyUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[51]
+	mi := &file_controlplane_store_ops_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +3213,7 @@ func (x *ApplyUsage) String() string {
 func (*ApplyUsage) ProtoMessage() {}
 
 func (x *ApplyUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[51]
+	mi := &file_controlplane_store_ops_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +3226,7 @@ func (x *ApplyUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUsage.ProtoReflect.Descriptor instead.
 func (*ApplyUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{51}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ApplyUsage) GetMeta() *Meta {
@@ -3164,16 +3278,24 @@ func (x *ApplyUsage) GetRows() []*UsageRow {
 	return nil
 }
 
+func (x *ApplyUsage) GetRowsSha256() []byte {
+	if x != nil {
+		return x.RowsSha256
+	}
+	return nil
+}
+
 type ApplyUsageResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Last          uint64                 `protobuf:"varint,1,opt,name=last,proto3" json:"last,omitempty"`
+	Ahead         uint32                 `protobuf:"varint,2,opt,name=ahead,proto3" json:"ahead,omitempty"` // rows that were set aside, because their hour is ahead of the entry's clock
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApplyUsageResult) Reset() {
 	*x = ApplyUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[52]
+	mi := &file_controlplane_store_ops_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +3307,7 @@ func (x *ApplyUsageResult) String() string {
 func (*ApplyUsageResult) ProtoMessage() {}
 
 func (x *ApplyUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[52]
+	mi := &file_controlplane_store_ops_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,12 +3320,202 @@ func (x *ApplyUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUsageResult.ProtoReflect.Descriptor instead.
 func (*ApplyUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{52}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ApplyUsageResult) GetLast() uint64 {
 	if x != nil {
 		return x.Last
+	}
+	return 0
+}
+
+func (x *ApplyUsageResult) GetAhead() uint32 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
+// UsageClaim says that no row of an hour that ends by until_ns follows row last of a source.
+type UsageClaim struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`               // id of the host or gateway that makes it
+	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`     // '' = of a gateway, for all namespaces
+	Stream        string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`           // "shard/<n>" or "gateway/<id>"
+	Incarnation   string                 `protobuf:"bytes,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // '' = of a gateway
+	Last          uint64                 `protobuf:"varint,5,opt,name=last,proto3" json:"last,omitempty"`
+	UntilNs       int64                  `protobuf:"varint,6,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageClaim) Reset() {
+	*x = UsageClaim{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageClaim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageClaim) ProtoMessage() {}
+
+func (x *UsageClaim) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageClaim.ProtoReflect.Descriptor instead.
+func (*UsageClaim) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *UsageClaim) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *UsageClaim) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *UsageClaim) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *UsageClaim) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *UsageClaim) GetLast() uint64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *UsageClaim) GetUntilNs() int64 {
+	if x != nil {
+		return x.UntilNs
+	}
+	return 0
+}
+
+// RecordClaims records the newest claims of sources. It skips a claim that is not later than the recorded one, is not of
+// an expected source, or is about rows that were not applied.
+type RecordClaims struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Claims        []*UsageClaim          `protobuf:"bytes,2,rep,name=claims,proto3" json:"claims,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordClaims) Reset() {
+	*x = RecordClaims{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordClaims) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordClaims) ProtoMessage() {}
+
+func (x *RecordClaims) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordClaims.ProtoReflect.Descriptor instead.
+func (*RecordClaims) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *RecordClaims) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RecordClaims) GetClaims() []*UsageClaim {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+type RecordClaimsResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Recorded      uint32                 `protobuf:"varint,1,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordClaimsResult) Reset() {
+	*x = RecordClaimsResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordClaimsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordClaimsResult) ProtoMessage() {}
+
+func (x *RecordClaimsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordClaimsResult.ProtoReflect.Descriptor instead.
+func (*RecordClaimsResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *RecordClaimsResult) GetRecorded() uint32 {
+	if x != nil {
+		return x.Recorded
 	}
 	return 0
 }
@@ -3228,7 +3540,7 @@ type SetAsideUsage struct {
 
 func (x *SetAsideUsage) Reset() {
 	*x = SetAsideUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[53]
+	mi := &file_controlplane_store_ops_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3240,7 +3552,7 @@ func (x *SetAsideUsage) String() string {
 func (*SetAsideUsage) ProtoMessage() {}
 
 func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[53]
+	mi := &file_controlplane_store_ops_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3253,7 +3565,7 @@ func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAsideUsage.ProtoReflect.Descriptor instead.
 func (*SetAsideUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{53}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SetAsideUsage) GetMeta() *Meta {
@@ -3328,7 +3640,7 @@ type SetAsideUsageResult struct {
 
 func (x *SetAsideUsageResult) Reset() {
 	*x = SetAsideUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[54]
+	mi := &file_controlplane_store_ops_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3652,7 @@ func (x *SetAsideUsageResult) String() string {
 func (*SetAsideUsageResult) ProtoMessage() {}
 
 func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[54]
+	mi := &file_controlplane_store_ops_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3665,7 @@ func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAsideUsageResult.ProtoReflect.Descriptor instead.
 func (*SetAsideUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{54}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetAsideUsageResult) GetLast() uint64 {
@@ -3374,7 +3686,7 @@ type RemoveAsideUsage struct {
 
 func (x *RemoveAsideUsage) Reset() {
 	*x = RemoveAsideUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[55]
+	mi := &file_controlplane_store_ops_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3386,7 +3698,7 @@ func (x *RemoveAsideUsage) String() string {
 func (*RemoveAsideUsage) ProtoMessage() {}
 
 func (x *RemoveAsideUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[55]
+	mi := &file_controlplane_store_ops_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3399,7 +3711,7 @@ func (x *RemoveAsideUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAsideUsage.ProtoReflect.Descriptor instead.
 func (*RemoveAsideUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{55}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RemoveAsideUsage) GetMeta() *Meta {
@@ -3424,7 +3736,7 @@ type RemoveAsideUsageResult struct {
 
 func (x *RemoveAsideUsageResult) Reset() {
 	*x = RemoveAsideUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[56]
+	mi := &file_controlplane_store_ops_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3436,7 +3748,7 @@ func (x *RemoveAsideUsageResult) String() string {
 func (*RemoveAsideUsageResult) ProtoMessage() {}
 
 func (x *RemoveAsideUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[56]
+	mi := &file_controlplane_store_ops_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3449,7 +3761,7 @@ func (x *RemoveAsideUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAsideUsageResult.ProtoReflect.Descriptor instead.
 func (*RemoveAsideUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{56}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{61}
 }
 
 // AddSigningKey adds the key that signs from now on. The keys before it stay trusted until
@@ -3466,7 +3778,7 @@ type AddSigningKey struct {
 
 func (x *AddSigningKey) Reset() {
 	*x = AddSigningKey{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[57]
+	mi := &file_controlplane_store_ops_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3478,7 +3790,7 @@ func (x *AddSigningKey) String() string {
 func (*AddSigningKey) ProtoMessage() {}
 
 func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[57]
+	mi := &file_controlplane_store_ops_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3491,7 +3803,7 @@ func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKey.ProtoReflect.Descriptor instead.
 func (*AddSigningKey) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{57}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AddSigningKey) GetMeta() *Meta {
@@ -3530,7 +3842,7 @@ type AddSigningKeyResult struct {
 
 func (x *AddSigningKeyResult) Reset() {
 	*x = AddSigningKeyResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[58]
+	mi := &file_controlplane_store_ops_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3854,7 @@ func (x *AddSigningKeyResult) String() string {
 func (*AddSigningKeyResult) ProtoMessage() {}
 
 func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[58]
+	mi := &file_controlplane_store_ops_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3867,7 @@ func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKeyResult.ProtoReflect.Descriptor instead.
 func (*AddSigningKeyResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{58}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{63}
 }
 
 // AddFleetRoot adds the first root, which issues the certificates of hosts, gateways and the control plane's
@@ -3572,7 +3884,7 @@ type AddFleetRoot struct {
 
 func (x *AddFleetRoot) Reset() {
 	*x = AddFleetRoot{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[59]
+	mi := &file_controlplane_store_ops_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3584,7 +3896,7 @@ func (x *AddFleetRoot) String() string {
 func (*AddFleetRoot) ProtoMessage() {}
 
 func (x *AddFleetRoot) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[59]
+	mi := &file_controlplane_store_ops_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3597,7 +3909,7 @@ func (x *AddFleetRoot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddFleetRoot.ProtoReflect.Descriptor instead.
 func (*AddFleetRoot) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{59}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *AddFleetRoot) GetMeta() *Meta {
@@ -3636,7 +3948,7 @@ type AddFleetRootResult struct {
 
 func (x *AddFleetRootResult) Reset() {
 	*x = AddFleetRootResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[60]
+	mi := &file_controlplane_store_ops_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3960,7 @@ func (x *AddFleetRootResult) String() string {
 func (*AddFleetRootResult) ProtoMessage() {}
 
 func (x *AddFleetRootResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[60]
+	mi := &file_controlplane_store_ops_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +3973,7 @@ func (x *AddFleetRootResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddFleetRootResult.ProtoReflect.Descriptor instead.
 func (*AddFleetRootResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{60}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{65}
 }
 
 // RotateFleetRoot adds a second root, which every member shall trust before it issues certificates.
@@ -3678,7 +3990,7 @@ type RotateFleetRoot struct {
 
 func (x *RotateFleetRoot) Reset() {
 	*x = RotateFleetRoot{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[61]
+	mi := &file_controlplane_store_ops_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3690,7 +4002,7 @@ func (x *RotateFleetRoot) String() string {
 func (*RotateFleetRoot) ProtoMessage() {}
 
 func (x *RotateFleetRoot) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[61]
+	mi := &file_controlplane_store_ops_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3703,7 +4015,7 @@ func (x *RotateFleetRoot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateFleetRoot.ProtoReflect.Descriptor instead.
 func (*RotateFleetRoot) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{61}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RotateFleetRoot) GetMeta() *Meta {
@@ -3750,7 +4062,7 @@ type RotateFleetRootResult struct {
 
 func (x *RotateFleetRootResult) Reset() {
 	*x = RotateFleetRootResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[62]
+	mi := &file_controlplane_store_ops_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3762,7 +4074,7 @@ func (x *RotateFleetRootResult) String() string {
 func (*RotateFleetRootResult) ProtoMessage() {}
 
 func (x *RotateFleetRootResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[62]
+	mi := &file_controlplane_store_ops_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3775,7 +4087,7 @@ func (x *RotateFleetRootResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateFleetRootResult.ProtoReflect.Descriptor instead.
 func (*RotateFleetRootResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{62}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RotateFleetRootResult) GetFingerprint() string {
@@ -3798,7 +4110,7 @@ type SwitchFleetRoot struct {
 
 func (x *SwitchFleetRoot) Reset() {
 	*x = SwitchFleetRoot{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[63]
+	mi := &file_controlplane_store_ops_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3810,7 +4122,7 @@ func (x *SwitchFleetRoot) String() string {
 func (*SwitchFleetRoot) ProtoMessage() {}
 
 func (x *SwitchFleetRoot) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[63]
+	mi := &file_controlplane_store_ops_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3823,7 +4135,7 @@ func (x *SwitchFleetRoot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchFleetRoot.ProtoReflect.Descriptor instead.
 func (*SwitchFleetRoot) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{63}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SwitchFleetRoot) GetMeta() *Meta {
@@ -3862,7 +4174,7 @@ type SwitchFleetRootResult struct {
 
 func (x *SwitchFleetRootResult) Reset() {
 	*x = SwitchFleetRootResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[64]
+	mi := &file_controlplane_store_ops_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3874,7 +4186,7 @@ func (x *SwitchFleetRootResult) String() string {
 func (*SwitchFleetRootResult) ProtoMessage() {}
 
 func (x *SwitchFleetRootResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[64]
+	mi := &file_controlplane_store_ops_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3887,7 +4199,7 @@ func (x *SwitchFleetRootResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchFleetRootResult.ProtoReflect.Descriptor instead.
 func (*SwitchFleetRootResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{64}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{69}
 }
 
 // RetireFleetRoot removes a root that issues no certificates and is in no use.
@@ -3901,7 +4213,7 @@ type RetireFleetRoot struct {
 
 func (x *RetireFleetRoot) Reset() {
 	*x = RetireFleetRoot{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[65]
+	mi := &file_controlplane_store_ops_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3913,7 +4225,7 @@ func (x *RetireFleetRoot) String() string {
 func (*RetireFleetRoot) ProtoMessage() {}
 
 func (x *RetireFleetRoot) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[65]
+	mi := &file_controlplane_store_ops_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3926,7 +4238,7 @@ func (x *RetireFleetRoot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireFleetRoot.ProtoReflect.Descriptor instead.
 func (*RetireFleetRoot) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{65}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RetireFleetRoot) GetMeta() *Meta {
@@ -3951,7 +4263,7 @@ type RetireFleetRootResult struct {
 
 func (x *RetireFleetRootResult) Reset() {
 	*x = RetireFleetRootResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[66]
+	mi := &file_controlplane_store_ops_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3963,7 +4275,7 @@ func (x *RetireFleetRootResult) String() string {
 func (*RetireFleetRootResult) ProtoMessage() {}
 
 func (x *RetireFleetRootResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[66]
+	mi := &file_controlplane_store_ops_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3976,7 +4288,7 @@ func (x *RetireFleetRootResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireFleetRootResult.ProtoReflect.Descriptor instead.
 func (*RetireFleetRootResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{66}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{71}
 }
 
 // Refusal counts equal refused requests.
@@ -3993,7 +4305,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[67]
+	mi := &file_controlplane_store_ops_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +4317,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[67]
+	mi := &file_controlplane_store_ops_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +4330,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{67}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Refusal) GetOrg() string {
@@ -4069,7 +4381,7 @@ type RecordRefusals struct {
 
 func (x *RecordRefusals) Reset() {
 	*x = RecordRefusals{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[68]
+	mi := &file_controlplane_store_ops_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4081,7 +4393,7 @@ func (x *RecordRefusals) String() string {
 func (*RecordRefusals) ProtoMessage() {}
 
 func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[68]
+	mi := &file_controlplane_store_ops_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4094,7 +4406,7 @@ func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusals.ProtoReflect.Descriptor instead.
 func (*RecordRefusals) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{68}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RecordRefusals) GetMeta() *Meta {
@@ -4126,7 +4438,7 @@ type RecordRefusalsResult struct {
 
 func (x *RecordRefusalsResult) Reset() {
 	*x = RecordRefusalsResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[69]
+	mi := &file_controlplane_store_ops_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4138,7 +4450,7 @@ func (x *RecordRefusalsResult) String() string {
 func (*RecordRefusalsResult) ProtoMessage() {}
 
 func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[69]
+	mi := &file_controlplane_store_ops_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4151,7 +4463,7 @@ func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusalsResult.ProtoReflect.Descriptor instead.
 func (*RecordRefusalsResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{69}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{74}
 }
 
 // PutRole creates or replaces a custom role of a namespace.
@@ -4170,7 +4482,7 @@ type PutRole struct {
 
 func (x *PutRole) Reset() {
 	*x = PutRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[70]
+	mi := &file_controlplane_store_ops_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4494,7 @@ func (x *PutRole) String() string {
 func (*PutRole) ProtoMessage() {}
 
 func (x *PutRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[70]
+	mi := &file_controlplane_store_ops_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4507,7 @@ func (x *PutRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRole.ProtoReflect.Descriptor instead.
 func (*PutRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{70}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *PutRole) GetMeta() *Meta {
@@ -4258,7 +4570,7 @@ type PutRoleResult struct {
 
 func (x *PutRoleResult) Reset() {
 	*x = PutRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[71]
+	mi := &file_controlplane_store_ops_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4270,7 +4582,7 @@ func (x *PutRoleResult) String() string {
 func (*PutRoleResult) ProtoMessage() {}
 
 func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[71]
+	mi := &file_controlplane_store_ops_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4283,7 +4595,7 @@ func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRoleResult.ProtoReflect.Descriptor instead.
 func (*PutRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{71}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *PutRoleResult) GetVersion() int64 {
@@ -4321,7 +4633,7 @@ type DeleteRole struct {
 
 func (x *DeleteRole) Reset() {
 	*x = DeleteRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[72]
+	mi := &file_controlplane_store_ops_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4333,7 +4645,7 @@ func (x *DeleteRole) String() string {
 func (*DeleteRole) ProtoMessage() {}
 
 func (x *DeleteRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[72]
+	mi := &file_controlplane_store_ops_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4346,7 +4658,7 @@ func (x *DeleteRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRole.ProtoReflect.Descriptor instead.
 func (*DeleteRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{72}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DeleteRole) GetMeta() *Meta {
@@ -4392,7 +4704,7 @@ type DeleteRoleResult struct {
 
 func (x *DeleteRoleResult) Reset() {
 	*x = DeleteRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[73]
+	mi := &file_controlplane_store_ops_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4404,7 +4716,7 @@ func (x *DeleteRoleResult) String() string {
 func (*DeleteRoleResult) ProtoMessage() {}
 
 func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[73]
+	mi := &file_controlplane_store_ops_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4417,7 +4729,428 @@ func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRoleResult.ProtoReflect.Descriptor instead.
 func (*DeleteRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{73}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{78}
+}
+
+// GrantCredit gives a credit to an organisation. Above the amount that one operator may grant alone, the credit waits
+// for ApproveRequest.
+type GrantCredit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Org           string                 `protobuf:"bytes,3,opt,name=org,proto3" json:"org,omitempty"`
+	Currency      string                 `protobuf:"bytes,4,opt,name=currency,proto3" json:"currency,omitempty"`
+	Amount        int64                  `protobuf:"varint,5,opt,name=amount,proto3" json:"amount,omitempty"` // in billionths of the currency
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	ExpiresNs     int64                  `protobuf:"varint,7,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"` // 0 = never
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantCredit) Reset() {
+	*x = GrantCredit{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantCredit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantCredit) ProtoMessage() {}
+
+func (x *GrantCredit) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantCredit.ProtoReflect.Descriptor instead.
+func (*GrantCredit) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *GrantCredit) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *GrantCredit) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *GrantCredit) GetOrg() string {
+	if x != nil {
+		return x.Org
+	}
+	return ""
+}
+
+func (x *GrantCredit) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *GrantCredit) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *GrantCredit) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *GrantCredit) GetExpiresNs() int64 {
+	if x != nil {
+		return x.ExpiresNs
+	}
+	return 0
+}
+
+type GrantCreditResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantCreditResult) Reset() {
+	*x = GrantCreditResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantCreditResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantCreditResult) ProtoMessage() {}
+
+func (x *GrantCreditResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantCreditResult.ProtoReflect.Descriptor instead.
+func (*GrantCreditResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *GrantCreditResult) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// ApproveRequest carries out a request that waits for a second person.
+type ApproveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApproveRequest) Reset() {
+	*x = ApproveRequest{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApproveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApproveRequest) ProtoMessage() {}
+
+func (x *ApproveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApproveRequest.ProtoReflect.Descriptor instead.
+func (*ApproveRequest) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *ApproveRequest) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ApproveRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ApproveRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type ApproveRequestResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApproveRequestResult) Reset() {
+	*x = ApproveRequestResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApproveRequestResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApproveRequestResult) ProtoMessage() {}
+
+func (x *ApproveRequestResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApproveRequestResult.ProtoReflect.Descriptor instead.
+func (*ApproveRequestResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{82}
+}
+
+// RevokeCredit ends a credit and takes back its unused rest. A credit that waits for approval is withdrawn.
+type RevokeCredit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeCredit) Reset() {
+	*x = RevokeCredit{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeCredit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeCredit) ProtoMessage() {}
+
+func (x *RevokeCredit) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeCredit.ProtoReflect.Descriptor instead.
+func (*RevokeCredit) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *RevokeCredit) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RevokeCredit) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RevokeCredit) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type RevokeCreditResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeCreditResult) Reset() {
+	*x = RevokeCreditResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeCreditResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeCreditResult) ProtoMessage() {}
+
+func (x *RevokeCreditResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeCreditResult.ProtoReflect.Descriptor instead.
+func (*RevokeCreditResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{84}
+}
+
+// CloseMonth closes a calendar month of the ledger for ever.
+type CloseMonth struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	EndNs         int64                  `protobuf:"varint,2,opt,name=end_ns,json=endNs,proto3" json:"end_ns,omitempty"` // first nanosecond after the month
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseMonth) Reset() {
+	*x = CloseMonth{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseMonth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseMonth) ProtoMessage() {}
+
+func (x *CloseMonth) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseMonth.ProtoReflect.Descriptor instead.
+func (*CloseMonth) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *CloseMonth) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *CloseMonth) GetEndNs() int64 {
+	if x != nil {
+		return x.EndNs
+	}
+	return 0
+}
+
+type CloseMonthResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseMonthResult) Reset() {
+	*x = CloseMonthResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseMonthResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseMonthResult) ProtoMessage() {}
+
+func (x *CloseMonthResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseMonthResult.ProtoReflect.Descriptor instead.
+func (*CloseMonthResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{86}
 }
 
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
@@ -4536,7 +5269,14 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x0fResumeReconcile\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\x17\n" +
-	"\x15ResumeReconcileResult\"\xc5\x01\n" +
+	"\x15ResumeReconcileResult\"\x9a\x01\n" +
+	"\aSetPlan\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x10\n" +
+	"\x03org\x18\x02 \x01(\tR\x03org\x12\x12\n" +
+	"\x04plan\x18\x03 \x01(\tR\x04plan\x12\x1c\n" +
+	"\toverrides\x18\x04 \x01(\fR\toverrides\x12\x1a\n" +
+	"\boperator\x18\x05 \x01(\bR\boperator\"\x0f\n" +
+	"\rSetPlanResult\"\xc5\x01\n" +
 	"\x10CreateCredential\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12A\n" +
 	"\n" +
@@ -4648,7 +5388,7 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\brequests\x18\v \x01(\x03R\brequests\x12#\n" +
 	"\rrequest_bytes\x18\f \x01(\x03R\frequestBytes\x12%\n" +
 	"\x0eresponse_bytes\x18\r \x01(\x03R\rresponseBytes\x12)\n" +
-	"\x10rejected_reports\x18\x0e \x01(\x03R\x0frejectedReports\"\xee\x01\n" +
+	"\x10rejected_reports\x18\x0e \x01(\x03R\x0frejectedReports\"\x8f\x02\n" +
 	"\n" +
 	"ApplyUsage\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x1c\n" +
@@ -4657,9 +5397,25 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\vincarnation\x18\x04 \x01(\tR\vincarnation\x12\x12\n" +
 	"\x04from\x18\x05 \x01(\x04R\x04from\x12\x0e\n" +
 	"\x02to\x18\x06 \x01(\x04R\x02to\x123\n" +
-	"\x04rows\x18\a \x03(\v2\x1f.corvo.controlplane.v1.UsageRowR\x04rows\"&\n" +
+	"\x04rows\x18\a \x03(\v2\x1f.corvo.controlplane.v1.UsageRowR\x04rows\x12\x1f\n" +
+	"\vrows_sha256\x18\b \x01(\fR\n" +
+	"rowsSha256\"<\n" +
 	"\x10ApplyUsageResult\x12\x12\n" +
-	"\x04last\x18\x01 \x01(\x04R\x04last\"\xfe\x01\n" +
+	"\x04last\x18\x01 \x01(\x04R\x04last\x12\x14\n" +
+	"\x05ahead\x18\x02 \x01(\rR\x05ahead\"\xa7\x01\n" +
+	"\n" +
+	"UsageClaim\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
+	"\x06stream\x18\x03 \x01(\tR\x06stream\x12 \n" +
+	"\vincarnation\x18\x04 \x01(\tR\vincarnation\x12\x12\n" +
+	"\x04last\x18\x05 \x01(\x04R\x04last\x12\x19\n" +
+	"\buntil_ns\x18\x06 \x01(\x03R\auntilNs\"z\n" +
+	"\fRecordClaims\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x129\n" +
+	"\x06claims\x18\x02 \x03(\v2!.corvo.controlplane.v1.UsageClaimR\x06claims\"0\n" +
+	"\x12RecordClaimsResult\x12\x1a\n" +
+	"\brecorded\x18\x01 \x01(\rR\brecorded\"\xfe\x01\n" +
 	"\rSetAsideUsage\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
@@ -4740,7 +5496,33 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\n" +
 	"if_version\x18\x04 \x01(\x03R\tifVersion\x12%\n" +
 	"\x0ecaller_version\x18\x05 \x01(\x03R\rcallerVersion\"\x12\n" +
-	"\x10DeleteRoleResultB+Z)github.com/corvo/corvo/controlplane/storeb\x06proto3"
+	"\x10DeleteRoleResult\"\xcb\x01\n" +
+	"\vGrantCredit\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x10\n" +
+	"\x03org\x18\x03 \x01(\tR\x03org\x12\x1a\n" +
+	"\bcurrency\x18\x04 \x01(\tR\bcurrency\x12\x16\n" +
+	"\x06amount\x18\x05 \x01(\x03R\x06amount\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"expires_ns\x18\a \x01(\x03R\texpiresNs\"#\n" +
+	"\x11GrantCreditResult\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"e\n" +
+	"\x0eApproveRequest\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\"\x16\n" +
+	"\x14ApproveRequestResult\"g\n" +
+	"\fRevokeCredit\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x14\n" +
+	"\x12RevokeCreditResult\"T\n" +
+	"\n" +
+	"CloseMonth\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x15\n" +
+	"\x06end_ns\x18\x02 \x01(\x03R\x05endNs\"\x12\n" +
+	"\x10CloseMonthResultB+Z)github.com/corvo/corvo/controlplane/storeb\x06proto3"
 
 var (
 	file_controlplane_store_ops_proto_rawDescOnce sync.Once
@@ -4754,7 +5536,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),            // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                   // 1: corvo.controlplane.v1.Meta
@@ -4784,52 +5566,65 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*PauseReconcileResult)(nil),   // 25: corvo.controlplane.v1.PauseReconcileResult
 	(*ResumeReconcile)(nil),        // 26: corvo.controlplane.v1.ResumeReconcile
 	(*ResumeReconcileResult)(nil),  // 27: corvo.controlplane.v1.ResumeReconcileResult
-	(*CreateCredential)(nil),       // 28: corvo.controlplane.v1.CreateCredential
-	(*CreateCredentialResult)(nil), // 29: corvo.controlplane.v1.CreateCredentialResult
-	(*RotateCredential)(nil),       // 30: corvo.controlplane.v1.RotateCredential
-	(*RotateCredentialResult)(nil), // 31: corvo.controlplane.v1.RotateCredentialResult
-	(*RevokeCredential)(nil),       // 32: corvo.controlplane.v1.RevokeCredential
-	(*RevokeCredentialResult)(nil), // 33: corvo.controlplane.v1.RevokeCredentialResult
-	(*SetCredential)(nil),          // 34: corvo.controlplane.v1.SetCredential
-	(*SetCredentialResult)(nil),    // 35: corvo.controlplane.v1.SetCredentialResult
-	(*CreateHost)(nil),             // 36: corvo.controlplane.v1.CreateHost
-	(*CreateHostResult)(nil),       // 37: corvo.controlplane.v1.CreateHostResult
-	(*JoinHost)(nil),               // 38: corvo.controlplane.v1.JoinHost
-	(*JoinHostResult)(nil),         // 39: corvo.controlplane.v1.JoinHostResult
-	(*RemoveHost)(nil),             // 40: corvo.controlplane.v1.RemoveHost
-	(*RemoveHostResult)(nil),       // 41: corvo.controlplane.v1.RemoveHostResult
-	(*DrainHost)(nil),              // 42: corvo.controlplane.v1.DrainHost
-	(*DrainHostResult)(nil),        // 43: corvo.controlplane.v1.DrainHostResult
-	(*UndrainHost)(nil),            // 44: corvo.controlplane.v1.UndrainHost
-	(*UndrainHostResult)(nil),      // 45: corvo.controlplane.v1.UndrainHostResult
-	(*RaiseLevel)(nil),             // 46: corvo.controlplane.v1.RaiseLevel
-	(*RaiseLevelResult)(nil),       // 47: corvo.controlplane.v1.RaiseLevelResult
-	(*RemoveProcess)(nil),          // 48: corvo.controlplane.v1.RemoveProcess
-	(*RemoveProcessResult)(nil),    // 49: corvo.controlplane.v1.RemoveProcessResult
-	(*UsageRow)(nil),               // 50: corvo.controlplane.v1.UsageRow
-	(*ApplyUsage)(nil),             // 51: corvo.controlplane.v1.ApplyUsage
-	(*ApplyUsageResult)(nil),       // 52: corvo.controlplane.v1.ApplyUsageResult
-	(*SetAsideUsage)(nil),          // 53: corvo.controlplane.v1.SetAsideUsage
-	(*SetAsideUsageResult)(nil),    // 54: corvo.controlplane.v1.SetAsideUsageResult
-	(*RemoveAsideUsage)(nil),       // 55: corvo.controlplane.v1.RemoveAsideUsage
-	(*RemoveAsideUsageResult)(nil), // 56: corvo.controlplane.v1.RemoveAsideUsageResult
-	(*AddSigningKey)(nil),          // 57: corvo.controlplane.v1.AddSigningKey
-	(*AddSigningKeyResult)(nil),    // 58: corvo.controlplane.v1.AddSigningKeyResult
-	(*AddFleetRoot)(nil),           // 59: corvo.controlplane.v1.AddFleetRoot
-	(*AddFleetRootResult)(nil),     // 60: corvo.controlplane.v1.AddFleetRootResult
-	(*RotateFleetRoot)(nil),        // 61: corvo.controlplane.v1.RotateFleetRoot
-	(*RotateFleetRootResult)(nil),  // 62: corvo.controlplane.v1.RotateFleetRootResult
-	(*SwitchFleetRoot)(nil),        // 63: corvo.controlplane.v1.SwitchFleetRoot
-	(*SwitchFleetRootResult)(nil),  // 64: corvo.controlplane.v1.SwitchFleetRootResult
-	(*RetireFleetRoot)(nil),        // 65: corvo.controlplane.v1.RetireFleetRoot
-	(*RetireFleetRootResult)(nil),  // 66: corvo.controlplane.v1.RetireFleetRootResult
-	(*Refusal)(nil),                // 67: corvo.controlplane.v1.Refusal
-	(*RecordRefusals)(nil),         // 68: corvo.controlplane.v1.RecordRefusals
-	(*RecordRefusalsResult)(nil),   // 69: corvo.controlplane.v1.RecordRefusalsResult
-	(*PutRole)(nil),                // 70: corvo.controlplane.v1.PutRole
-	(*PutRoleResult)(nil),          // 71: corvo.controlplane.v1.PutRoleResult
-	(*DeleteRole)(nil),             // 72: corvo.controlplane.v1.DeleteRole
-	(*DeleteRoleResult)(nil),       // 73: corvo.controlplane.v1.DeleteRoleResult
+	(*SetPlan)(nil),                // 28: corvo.controlplane.v1.SetPlan
+	(*SetPlanResult)(nil),          // 29: corvo.controlplane.v1.SetPlanResult
+	(*CreateCredential)(nil),       // 30: corvo.controlplane.v1.CreateCredential
+	(*CreateCredentialResult)(nil), // 31: corvo.controlplane.v1.CreateCredentialResult
+	(*RotateCredential)(nil),       // 32: corvo.controlplane.v1.RotateCredential
+	(*RotateCredentialResult)(nil), // 33: corvo.controlplane.v1.RotateCredentialResult
+	(*RevokeCredential)(nil),       // 34: corvo.controlplane.v1.RevokeCredential
+	(*RevokeCredentialResult)(nil), // 35: corvo.controlplane.v1.RevokeCredentialResult
+	(*SetCredential)(nil),          // 36: corvo.controlplane.v1.SetCredential
+	(*SetCredentialResult)(nil),    // 37: corvo.controlplane.v1.SetCredentialResult
+	(*CreateHost)(nil),             // 38: corvo.controlplane.v1.CreateHost
+	(*CreateHostResult)(nil),       // 39: corvo.controlplane.v1.CreateHostResult
+	(*JoinHost)(nil),               // 40: corvo.controlplane.v1.JoinHost
+	(*JoinHostResult)(nil),         // 41: corvo.controlplane.v1.JoinHostResult
+	(*RemoveHost)(nil),             // 42: corvo.controlplane.v1.RemoveHost
+	(*RemoveHostResult)(nil),       // 43: corvo.controlplane.v1.RemoveHostResult
+	(*DrainHost)(nil),              // 44: corvo.controlplane.v1.DrainHost
+	(*DrainHostResult)(nil),        // 45: corvo.controlplane.v1.DrainHostResult
+	(*UndrainHost)(nil),            // 46: corvo.controlplane.v1.UndrainHost
+	(*UndrainHostResult)(nil),      // 47: corvo.controlplane.v1.UndrainHostResult
+	(*RaiseLevel)(nil),             // 48: corvo.controlplane.v1.RaiseLevel
+	(*RaiseLevelResult)(nil),       // 49: corvo.controlplane.v1.RaiseLevelResult
+	(*RemoveProcess)(nil),          // 50: corvo.controlplane.v1.RemoveProcess
+	(*RemoveProcessResult)(nil),    // 51: corvo.controlplane.v1.RemoveProcessResult
+	(*UsageRow)(nil),               // 52: corvo.controlplane.v1.UsageRow
+	(*ApplyUsage)(nil),             // 53: corvo.controlplane.v1.ApplyUsage
+	(*ApplyUsageResult)(nil),       // 54: corvo.controlplane.v1.ApplyUsageResult
+	(*UsageClaim)(nil),             // 55: corvo.controlplane.v1.UsageClaim
+	(*RecordClaims)(nil),           // 56: corvo.controlplane.v1.RecordClaims
+	(*RecordClaimsResult)(nil),     // 57: corvo.controlplane.v1.RecordClaimsResult
+	(*SetAsideUsage)(nil),          // 58: corvo.controlplane.v1.SetAsideUsage
+	(*SetAsideUsageResult)(nil),    // 59: corvo.controlplane.v1.SetAsideUsageResult
+	(*RemoveAsideUsage)(nil),       // 60: corvo.controlplane.v1.RemoveAsideUsage
+	(*RemoveAsideUsageResult)(nil), // 61: corvo.controlplane.v1.RemoveAsideUsageResult
+	(*AddSigningKey)(nil),          // 62: corvo.controlplane.v1.AddSigningKey
+	(*AddSigningKeyResult)(nil),    // 63: corvo.controlplane.v1.AddSigningKeyResult
+	(*AddFleetRoot)(nil),           // 64: corvo.controlplane.v1.AddFleetRoot
+	(*AddFleetRootResult)(nil),     // 65: corvo.controlplane.v1.AddFleetRootResult
+	(*RotateFleetRoot)(nil),        // 66: corvo.controlplane.v1.RotateFleetRoot
+	(*RotateFleetRootResult)(nil),  // 67: corvo.controlplane.v1.RotateFleetRootResult
+	(*SwitchFleetRoot)(nil),        // 68: corvo.controlplane.v1.SwitchFleetRoot
+	(*SwitchFleetRootResult)(nil),  // 69: corvo.controlplane.v1.SwitchFleetRootResult
+	(*RetireFleetRoot)(nil),        // 70: corvo.controlplane.v1.RetireFleetRoot
+	(*RetireFleetRootResult)(nil),  // 71: corvo.controlplane.v1.RetireFleetRootResult
+	(*Refusal)(nil),                // 72: corvo.controlplane.v1.Refusal
+	(*RecordRefusals)(nil),         // 73: corvo.controlplane.v1.RecordRefusals
+	(*RecordRefusalsResult)(nil),   // 74: corvo.controlplane.v1.RecordRefusalsResult
+	(*PutRole)(nil),                // 75: corvo.controlplane.v1.PutRole
+	(*PutRoleResult)(nil),          // 76: corvo.controlplane.v1.PutRoleResult
+	(*DeleteRole)(nil),             // 77: corvo.controlplane.v1.DeleteRole
+	(*DeleteRoleResult)(nil),       // 78: corvo.controlplane.v1.DeleteRoleResult
+	(*GrantCredit)(nil),            // 79: corvo.controlplane.v1.GrantCredit
+	(*GrantCreditResult)(nil),      // 80: corvo.controlplane.v1.GrantCreditResult
+	(*ApproveRequest)(nil),         // 81: corvo.controlplane.v1.ApproveRequest
+	(*ApproveRequestResult)(nil),   // 82: corvo.controlplane.v1.ApproveRequestResult
+	(*RevokeCredit)(nil),           // 83: corvo.controlplane.v1.RevokeCredit
+	(*RevokeCreditResult)(nil),     // 84: corvo.controlplane.v1.RevokeCreditResult
+	(*CloseMonth)(nil),             // 85: corvo.controlplane.v1.CloseMonth
+	(*CloseMonthResult)(nil),       // 86: corvo.controlplane.v1.CloseMonthResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -4846,37 +5641,44 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	1,  // 11: corvo.controlplane.v1.RecoverNamespace.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 12: corvo.controlplane.v1.PauseReconcile.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 13: corvo.controlplane.v1.ResumeReconcile.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 14: corvo.controlplane.v1.CreateCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	3,  // 15: corvo.controlplane.v1.CreateCredential.credential:type_name -> corvo.controlplane.v1.Credential
-	1,  // 16: corvo.controlplane.v1.RotateCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 17: corvo.controlplane.v1.RevokeCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 18: corvo.controlplane.v1.SetCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 19: corvo.controlplane.v1.CreateHost.meta:type_name -> corvo.controlplane.v1.Meta
-	3,  // 20: corvo.controlplane.v1.CreateHost.credential:type_name -> corvo.controlplane.v1.Credential
-	1,  // 21: corvo.controlplane.v1.JoinHost.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 22: corvo.controlplane.v1.RemoveHost.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 23: corvo.controlplane.v1.DrainHost.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 24: corvo.controlplane.v1.UndrainHost.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 25: corvo.controlplane.v1.RaiseLevel.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 26: corvo.controlplane.v1.RemoveProcess.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 27: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	50, // 28: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
-	1,  // 29: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 30: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 31: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 32: corvo.controlplane.v1.AddFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 33: corvo.controlplane.v1.RotateFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 34: corvo.controlplane.v1.SwitchFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 35: corvo.controlplane.v1.RetireFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 36: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
-	67, // 37: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
-	1,  // 38: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 39: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	1,  // 14: corvo.controlplane.v1.SetPlan.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 15: corvo.controlplane.v1.CreateCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	3,  // 16: corvo.controlplane.v1.CreateCredential.credential:type_name -> corvo.controlplane.v1.Credential
+	1,  // 17: corvo.controlplane.v1.RotateCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 18: corvo.controlplane.v1.RevokeCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 19: corvo.controlplane.v1.SetCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 20: corvo.controlplane.v1.CreateHost.meta:type_name -> corvo.controlplane.v1.Meta
+	3,  // 21: corvo.controlplane.v1.CreateHost.credential:type_name -> corvo.controlplane.v1.Credential
+	1,  // 22: corvo.controlplane.v1.JoinHost.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 23: corvo.controlplane.v1.RemoveHost.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 24: corvo.controlplane.v1.DrainHost.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 25: corvo.controlplane.v1.UndrainHost.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 26: corvo.controlplane.v1.RaiseLevel.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 27: corvo.controlplane.v1.RemoveProcess.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 28: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	52, // 29: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
+	1,  // 30: corvo.controlplane.v1.RecordClaims.meta:type_name -> corvo.controlplane.v1.Meta
+	55, // 31: corvo.controlplane.v1.RecordClaims.claims:type_name -> corvo.controlplane.v1.UsageClaim
+	1,  // 32: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 33: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 34: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 35: corvo.controlplane.v1.AddFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 36: corvo.controlplane.v1.RotateFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 37: corvo.controlplane.v1.SwitchFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 38: corvo.controlplane.v1.RetireFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 39: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
+	72, // 40: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
+	1,  // 41: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 42: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 43: corvo.controlplane.v1.GrantCredit.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 44: corvo.controlplane.v1.ApproveRequest.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 45: corvo.controlplane.v1.RevokeCredit.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 46: corvo.controlplane.v1.CloseMonth.meta:type_name -> corvo.controlplane.v1.Meta
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -4891,7 +5693,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   74,
+			NumMessages:   87,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -63,6 +63,9 @@ func (tx *Tx) checkKeyRoles(kind keyring.Kind, owner string, names []string) err
 			continue
 		}
 		if kind == keyring.Org {
+			if slices.Contains(tenancy.TokenRoles(), tenancy.Role(name)) {
+				continue
+			}
 			return api.Errorf(api.ValidationError, "a cloud token cannot have the role %q: use some of %v", name, tenancy.Roles())
 		}
 		switch _, found, err := role(tx, owner, name); {

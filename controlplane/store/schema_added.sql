@@ -92,3 +92,110 @@ CREATE TABLE IF NOT EXISTS documents (
     number INTEGER NOT NULL UNIQUE,
     PRIMARY KEY (kind, id)
 ) STRICT, WITHOUT ROWID;
+
+-- The frames of the journal, with the hashes of their rows. A frame of an earlier build has no row.
+CREATE TABLE IF NOT EXISTS usage_frames (
+    namespace   TEXT NOT NULL,
+    stream      TEXT NOT NULL,
+    incarnation TEXT NOT NULL,
+    to_seq      INTEGER NOT NULL, -- the frame is [from_seq, to_seq]
+    from_seq    INTEGER NOT NULL,
+    rows        INTEGER NOT NULL, -- number of rows, those that were set aside included
+    rows_sha256 BLOB NOT NULL,
+    PRIMARY KEY (namespace, stream, incarnation, to_seq)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS usage_frames_update BEFORE UPDATE ON usage_frames BEGIN SELECT RAISE(ABORT, 'usage is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS usage_frames_delete BEFORE DELETE ON usage_frames BEGIN SELECT RAISE(ABORT, 'usage is never deleted'); END;
+
+-- The journal of the ledger (ADR 0090). Transactions and postings are only added. Amounts are nano-USD.
+CREATE TABLE IF NOT EXISTS ledger_transactions (
+    number    INTEGER PRIMARY KEY, -- from 1, without gaps
+    at_ns     INTEGER NOT NULL,
+    closes_ns INTEGER NOT NULL,    -- end of the month that it closes; 0 = it closes none
+    source    TEXT NOT NULL UNIQUE,
+    org       TEXT NOT NULL,       -- '' = the closing of a month
+    currency  TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    approver  TEXT NOT NULL,       -- the second person; '' = none was needed
+    memo      TEXT NOT NULL,
+    hash      BLOB NOT NULL        -- of this transaction and all before
+) STRICT;
+CREATE TABLE IF NOT EXISTS ledger_postings (
+    number  INTEGER NOT NULL, -- of the transaction
+    account INTEGER NOT NULL, -- number of billing.Account
+    amount  INTEGER NOT NULL, -- positive = debit, negative = credit
+    PRIMARY KEY (number, account)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS ledger_transactions_update BEFORE UPDATE ON ledger_transactions BEGIN SELECT RAISE(ABORT, 'the ledger is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS ledger_transactions_delete BEFORE DELETE ON ledger_transactions BEGIN SELECT RAISE(ABORT, 'the ledger is never shortened'); END;
+CREATE TRIGGER IF NOT EXISTS ledger_postings_update BEFORE UPDATE ON ledger_postings BEGIN SELECT RAISE(ABORT, 'the ledger is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS ledger_postings_delete BEFORE DELETE ON ledger_postings BEGIN SELECT RAISE(ABORT, 'the ledger is never shortened'); END;
+-- The head of the ledger moves after its newest transaction has all its postings.
+CREATE TRIGGER IF NOT EXISTS ledger_postings_insert BEFORE INSERT ON ledger_postings
+    WHEN NEW.number <> 1 + COALESCE((SELECT number FROM ledger_head), 0) BEGIN SELECT RAISE(ABORT, 'an earlier transaction of the ledger gets no postings'); END;
+
+-- The end of the journal, so that a shortened one is detected. No row = the ledger is empty.
+CREATE TABLE IF NOT EXISTS ledger_head (
+    one       INTEGER PRIMARY KEY CHECK (one = 1),
+    number    INTEGER NOT NULL, -- of the newest transaction
+    hash      BLOB NOT NULL,
+    closed_ns INTEGER NOT NULL, -- end of the closed months; 0 = none is closed
+    first_ns  INTEGER NOT NULL  -- time of the first transaction
+) STRICT;
+
+-- The sums of the postings, which can be recomputed from the journal.
+CREATE TABLE IF NOT EXISTS ledger_balances (
+    org      TEXT NOT NULL,
+    currency TEXT NOT NULL,
+    account  INTEGER NOT NULL,
+    balance  INTEGER NOT NULL, -- positive = debit, negative = credit
+    PRIMARY KEY (org, currency, account)
+) STRICT, WITHOUT ROWID;
+
+-- The requests that wait for a second person. A request that was approved or withdrawn has no row.
+CREATE TABLE IF NOT EXISTS approvals (
+    kind      TEXT NOT NULL,
+    id        TEXT NOT NULL, -- of the record that waits
+    principal TEXT NOT NULL, -- who asks
+    at_ns     INTEGER NOT NULL,
+    PRIMARY KEY (kind, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS credits (
+    id         TEXT PRIMARY KEY,
+    org        TEXT NOT NULL,
+    currency   TEXT NOT NULL,
+    amount     INTEGER NOT NULL, -- nano-USD
+    rest       INTEGER NOT NULL, -- not used yet; 0 unless it is active
+    reason     TEXT NOT NULL,
+    status     TEXT NOT NULL,
+    principal  TEXT NOT NULL,    -- who granted it, or asks to
+    approver   TEXT NOT NULL,    -- the second person; '' = none
+    created_ns INTEGER NOT NULL,
+    granted_ns INTEGER NOT NULL, -- when it became active; 0 = never
+    expires_ns INTEGER NOT NULL, -- 0 = never
+    ended_ns   INTEGER NOT NULL  -- when it was withdrawn, was revoked or has expired
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS credits_org ON credits (org, id);
+CREATE INDEX IF NOT EXISTS credits_expiry ON credits (expires_ns, id) WHERE ended_ns = 0 AND expires_ns > 0;
+
+-- The newest claims that sources of usage are complete.
+CREATE TABLE IF NOT EXISTS usage_claims (
+    namespace   TEXT NOT NULL, -- '' = of a gateway, for all namespaces
+    stream      TEXT NOT NULL,
+    incarnation TEXT NOT NULL, -- '' = of a gateway
+    until_ns    INTEGER NOT NULL, -- no row follows of an hour that ends by then; never falls
+    at_ns       INTEGER NOT NULL, -- when it was recorded
+    PRIMARY KEY (namespace, stream)
+) STRICT, WITHOUT ROWID;
+
+-- The histories of organisations' plans. An organisation without a row has the plan free.
+CREATE TABLE IF NOT EXISTS plan_changes (
+    org       TEXT NOT NULL,
+    from_ns   INTEGER NOT NULL, -- a whole hour; a change that has not begun may be replaced
+    plan      TEXT NOT NULL,
+    overrides BLOB NOT NULL,    -- billing.Overrides in JSON; empty = none
+    principal TEXT NOT NULL,    -- who made it
+    at_ns     INTEGER NOT NULL,
+    PRIMARY KEY (org, from_ns)
+) STRICT, WITHOUT ROWID;

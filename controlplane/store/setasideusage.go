@@ -6,10 +6,20 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/tenancy"
 )
 
 // SetAsideUsage stores a frame that ApplyUsage refuses, so that the source can continue after it and its
 // namespace can be deleted. It adds nothing to the sums: an operator decides whether the organisation pays.
+
+// setAsideAction is the op's name, and the action of the audit row of every frame that is set aside.
+const setAsideAction = "set-aside-usage"
+
+// putAside stores a frame under the number of the newest audit row.
+func (tx *Tx) putAside(org tenancy.OrgID, o *SetAsideUsage) error {
+	return tx.put("INSERT INTO usage_aside ("+asideColumns+", frame) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		tx.head.auditSeq, tx.clockNs(), string(org), o.Namespace, o.Stream, o.Incarnation, int64(o.From), int64(o.To), o.Code, o.Reason, len(o.Frame), o.Frame)
+}
 
 // Validate refuses an op that no state could accept.
 func (o *SetAsideUsage) Validate() error {
@@ -57,9 +67,7 @@ func (o *SetAsideUsage) Apply(tx *Tx) (*SetAsideUsageResult, error) {
 	if err := tx.audit(o.Meta, ns.Org, o.Namespace); err != nil {
 		return nil, err
 	}
-	err = tx.put("INSERT INTO usage_aside ("+asideColumns+", frame) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		tx.head.auditSeq, tx.clockNs(), string(ns.Org), o.Namespace, o.Stream, o.Incarnation, int64(o.From), int64(o.To), o.Code, o.Reason, len(o.Frame), o.Frame)
-	if err != nil {
+	if err := tx.putAside(ns.Org, o); err != nil {
 		return nil, err
 	}
 	return &SetAsideUsageResult{Last: o.To}, tx.putSource(o.Namespace, o.Stream, o.Incarnation, o.To)

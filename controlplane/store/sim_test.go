@@ -19,6 +19,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy"
@@ -33,10 +34,10 @@ var seeds = flag.Uint64("sim.seeds", 4, "histories that TestSimulation plays")
 // the groups of the same incarnations.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	var changes atomic.Int64
+	var changes, expired, approved atomic.Int64
 	t.Cleanup(func() {
-		if changes.Load() == 0 {
-			t.Error("the histories are poor: no member has left a namespace")
+		if changes.Load() == 0 || expired.Load() == 0 || approved.Load() == 0 {
+			t.Errorf("the histories are poor: %d members have left, %d credits have expired, %d were approved", changes.Load(), expired.Load(), approved.Load())
 		}
 	})
 	for seed := range *seeds {
@@ -44,7 +45,7 @@ func TestSimulation(t *testing.T) {
 			t.Parallel()
 			s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), clockNs: epochNs, steady: newWorld(t), troubled: newWorld(t), counts: map[string]int{}, founders: map[string]string{}}
 			for _, w := range []*world{s.steady, s.troubled} {
-				w.limits = limits{orgs: 5, namespaces: 6, hosts: 5, stores: 3, keys: 6, roles: 2, signingKeys: 4, idempotency: 12,
+				w.limits = limits{orgs: 5, namespaces: 6, hosts: 5, stores: 3, keys: 6, roles: 2, signingKeys: 4, idempotency: 12, credits: 3, sole: 10,
 					aside: AsideTotals{Frames: 3, Bytes: 5}, namespaceAside: AsideTotals{Frames: 2, Bytes: 4}}
 			}
 			for range 100 {
@@ -53,6 +54,10 @@ func TestSimulation(t *testing.T) {
 			s.catchUp()
 			s.compare()
 			changes.Add(int64(s.counts["leaving"]))
+			approved.Add(int64(s.counts["*store.ApproveRequest"]))
+			expired.Add(ask(s.steady, func(r reader) (int64, error) {
+				return number(r, "SELECT COUNT(*) FROM credits WHERE status = ? AND granted_ns > 0", CreditExpired)
+			}))
 			// A history without refusals or without successes proves little.
 			if s.counts["done"] < 50 || s.counts[string(api.StateConflict)] == 0 || s.counts[string(api.NotFound)] == 0 {
 				t.Errorf("the history is poor: %v", s.counts)
@@ -181,6 +186,9 @@ func (s *simulation) inspect(w *world) {
 	h := w.head.Load()
 	err := w.machine.read(s.t.Context(), func(r reader) error {
 		if err := verifyAudit(r); err != nil {
+			return err
+		}
+		if _, err := verifyLedger(r, nil); err != nil {
 			return err
 		}
 		stored, err := number(r, "SELECT COUNT(*) FROM idempotency")
@@ -313,6 +321,9 @@ func (s *simulation) meta() *Meta {
 // draw returns an op that may or may not fit the state.
 func (s *simulation) draw() op {
 	o := s.drawBare()
+	if s.rng.IntN(9) == 0 {
+		o = s.drawCredit()
+	}
 	o.ProtoReflect().Set(o.ProtoReflect().Descriptor().Fields().ByNumber(1), protoreflect.ValueOfMessage(s.meta().ProtoReflect()))
 	return o
 }
@@ -325,11 +336,26 @@ func (s *simulation) drawDrain() op {
 	return &UndrainHost{Id: host, ExpectVersion: version}
 }
 
+func (s *simulation) drawPause(n fleet.Namespace) op {
+	if s.rng.IntN(2) == 0 {
+		return &PauseReconcile{Id: string(n.ID)}
+	}
+	return &ResumeReconcile{Id: string(n.ID)}
+}
+
+func (s *simulation) drawPlan() op {
+	o := &SetPlan{Org: s.some("SELECT id FROM orgs ORDER BY id", "org_none"), Plan: string(billing.Plans[s.rng.IntN(len(billing.Plans))]), Operator: s.rng.IntN(3) > 0}
+	if o.Operator && s.rng.IntN(2) == 0 {
+		o.Overrides = []byte(`{"discount_percent":10}`)
+	}
+	return o
+}
+
 func (s *simulation) drawBare() op {
 	n := s.someNamespace()
 	generation := max(1, n.Generation-int64(s.rng.IntN(8)/7))
 	word := func(i int) string { return string(rune('a' + s.rng.IntN(i))) }
-	switch s.rng.IntN(47) {
+	switch s.rng.IntN(48) {
 	case 30, 31, 32, 33:
 		return s.drawHost()
 	case 34, 35, 36, 37, 38, 39, 40, 41:
@@ -340,12 +366,12 @@ func (s *simulation) drawBare() op {
 		return &RaiseLevel{Level: FeatureLevel}
 	case 44:
 		return &RemoveProcess{Id: "control-" + word(3)}
+	case 47:
+		return s.drawPlan()
 	case 46:
 		return &RecoverNamespace{Id: string(n.ID), Generation: generation, Store: s.some("SELECT store FROM members WHERE namespace = '"+string(n.ID)+"' ORDER BY store", "store_none"), Incarnations: [][]byte{[]byte(fmt.Sprintf("%016d", s.rng.IntN(100)))}}
-	case 28:
-		return &PauseReconcile{Id: string(n.ID)}
-	case 29:
-		return &ResumeReconcile{Id: string(n.ID)}
+	case 28, 29:
+		return s.drawPause(n)
 	case 27:
 		return &RemoveHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), ExpectVersion: s.rng.Int64N(4) / 3}
 	case 0:

@@ -48,6 +48,12 @@ const (
 	numRemoveProcess    entry.Number = 35
 	numSwitchFleetRoot  entry.Number = 36
 	numRetireFleetRoot  entry.Number = 37
+	numSetPlan          entry.Number = 38
+	numGrantCredit      entry.Number = 41
+	numApproveRequest   entry.Number = 42
+	numRevokeCredit     entry.Number = 43
+	numCloseMonth       entry.Number = 44
+	numRecordClaims     entry.Number = 45
 )
 
 // The classes of the ops. Ops of the leader, of hosts and of the reconciler come before the requests of
@@ -77,7 +83,8 @@ var table = optable.New([]*kind{
 	numJoinHost:         newKind("join-host", urgent, (*JoinHost).Apply),
 	numApplyUsage:       newKind("apply-usage", bulk, (*ApplyUsage).Apply),
 	numAddSigningKey:    newKind("add-signing-key", urgent, (*AddSigningKey).Apply),
-	numSetAsideUsage:    newKind("set-aside-usage", bulk, (*SetAsideUsage).Apply),
+	numSetAsideUsage:    newKind(setAsideAction, bulk, (*SetAsideUsage).Apply),
+	numRecordClaims:     newKind("record-claims", bulk, (*RecordClaims).Apply),
 	numSetCredential:    newKind("set-credential", urgent, (*SetCredential).Apply),
 	numRecordRefusals:   newKind("record-refusals", bulk, (*RecordRefusals).Apply),
 	// A change of a role may take rights away, so it has the class of a revocation.
@@ -100,8 +107,13 @@ var table = optable.New([]*kind{
 	numRotateFleetRoot: newKind("rotate-fleet-root", people, (*RotateFleetRoot).Apply),
 	numSwitchFleetRoot: newKind("switch-fleet-root", urgent, (*SwitchFleetRoot).Apply),
 	numRetireFleetRoot: newKind("retire-fleet-root", urgent, (*RetireFleetRoot).Apply),
+	numSetPlan:         newKind("set-plan", people, (*SetPlan).Apply),
 	// It has the class of the steps, because the namespace is not served before.
 	numRecoverNamespace: newKind("recover-namespace", urgent, (*RecoverNamespace).Apply),
+	numGrantCredit:      newKind("grant-credit", people, (*GrantCredit).Apply),
+	numApproveRequest:   newKind("approve-request", people, (*ApproveRequest).Apply),
+	numRevokeCredit:     newKind("revoke-credit", people, (*RevokeCredit).Apply),
+	numCloseMonth:       newKind("close-month", people, (*CloseMonth).Apply),
 })
 
 // op is one change.

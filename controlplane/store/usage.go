@@ -88,8 +88,7 @@ func usage(r querier, q UsageQuery) (out UsageSums, err error) {
 	if err != nil {
 		return out, err
 	}
-	out.AsOfNs, err = number(r, "SELECT COALESCE(MAX(applied_ns), 0) FROM usage_sources WHERE namespace IN ("+namespaces+")", args...)
-	if err != nil {
+	if out.AsOfNs, err = usageAsOf(r, namespaces, args); err != nil {
 		return out, err
 	}
 	// SQLite refuses a sum of more than 63 bits, so that it sums the halves of the quantities.
@@ -114,6 +113,11 @@ func usage(r querier, q UsageQuery) (out UsageSums, err error) {
 		out.Groups = nil
 	}
 	return out, err
+}
+
+// usageAsOf returns the time of the last frame of namespaces, given as the SQL and arguments of usageOf; 0 = none.
+func usageAsOf(r querier, namespaces string, args []any) (int64, error) {
+	return number(r, "SELECT COALESCE(MAX(applied_ns), 0) FROM usage_sources WHERE namespace IN ("+namespaces+")", args...)
 }
 
 // usageSum is the sum of one meter under one key.

@@ -69,8 +69,8 @@ func asideRoom(q querier, l limits, namespace string, bytes int) error {
 }
 
 func noAsideRoom(of string, has, most AsideTotals) *api.Error {
-	refusal := api.Errorf(api.Overloaded, "%s has no room to set refused usage aside (%d frames of %d, %d bytes of %d): the host keeps the frame, and the deletion "+
-		"continues after an operator has removed frames with DELETE /cloud/v1/usage/aside/{seq}", of, has.Frames, most.Frames, has.Bytes, most.Bytes)
+	refusal := api.Errorf(api.Overloaded, "%s has no room to set refused usage aside (%d frames of %d, %d bytes of %d): its sender keeps the frame, and a deletion waits, "+
+		"until an operator has removed frames with DELETE /cloud/v1/usage/aside/{seq}", of, has.Frames, most.Frames, has.Bytes, most.Bytes)
 	refusal.RetryAfter = asideRetry
 	return refusal
 }
@@ -80,12 +80,17 @@ func noAsideRoom(of string, has, most AsideTotals) *api.Error {
 // room. A server calls AsideRoom before it proposes SetAsideUsage, because the log stores refused ops too,
 // and a host repeats a frame of up to MaxAsideFrame bytes until there is room.
 func (s *Store) AsideRoom(ctx context.Context, source billing.Source, to uint64, bytes int) error {
+	return s.asideRoom(ctx, s.machine.limits, source, to, bytes)
+}
+
+// asideRoom implements AsideRoom with other limits.
+func (s *Store) asideRoom(ctx context.Context, l limits, source billing.Source, to uint64, bytes int) error {
 	_, err := read(ctx, s, func(r reader) (any, error) {
 		last, err := lastUsage(r, source)
 		if err != nil || to <= last { // a repeat needs no room
 			return nil, err
 		}
-		return nil, asideRoom(r, s.machine.limits, source.Namespace, bytes)
+		return nil, asideRoom(r, l, source.Namespace, bytes)
 	})
 	return err
 }

@@ -1,9 +1,12 @@
 package store
 
 import (
+	"bytes"
+	"database/sql"
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +111,30 @@ func TestUsageCountsOnce(t *testing.T) {
 	w.ok(deletion("a"), removal("a"), frame("ns_a", 5, 5, usageRow("q", "m", 100000)))
 	if total, _ := w.usage(always("org_acme")); money.Total(total[billing.Cost]).Nano() != 111111 {
 		t.Errorf("used %v", total[billing.Cost])
+	}
+}
+
+// The journal keeps the hash of each frame's rows, once, and nothing changes or removes it. A frame of an earlier build has none.
+func TestFramesKeepTheirHash(t *testing.T) {
+	t.Parallel()
+	w := usageWorld(t)
+	hashed := frame("ns_a", 1, 3, &UsageRow{HourNs: hourNs, Queue: "q", CostNanoUsd: 5, InputTokens: 7})
+	hashed.RowsSha256 = hash("rows")
+	w.ok(hashed, hashed, frame("ns_a", 4, 4, usageRow("q", "m", 1)))
+	scan := func(rows *sql.Rows) (text string, err error) {
+		var from, to, number int64
+		var sum []byte
+		err = rows.Scan(&from, &to, &number, &sum)
+		return fmt.Sprintf("[%d, %d] %d %t", from, to, number, bytes.Equal(sum, hash("rows"))), err
+	}
+	got, err := list(w.db, scan, "SELECT from_seq, to_seq, rows, rows_sha256 FROM usage_frames")
+	if err != nil || !slices.Equal(got, []string{"[1, 3] 2 true"}) {
+		t.Errorf("kept are %q, %v", got, err)
+	}
+	for _, text := range []string{"UPDATE usage_frames SET rows = 1", "DELETE FROM usage_frames"} {
+		if _, err := w.db.exec(text); err == nil {
+			t.Errorf("%s was done", text)
+		}
 	}
 }
 

@@ -242,13 +242,15 @@ func ask[T any](w *world, f func(reader) (T, error)) T {
 var tables = []string{
 	"meta ORDER BY one", "orgs ORDER BY id", "namespaces ORDER BY id", "operations ORDER BY id", "hosts ORDER BY id",
 	"credentials ORDER BY id", "roles ORDER BY namespace, name", "ended_credentials ORDER BY id", "usage_sources ORDER BY namespace, stream, incarnation",
-	"usage_journal ORDER BY namespace, stream, incarnation, to_seq, row_no",
+	"usage_journal ORDER BY namespace, stream, incarnation, to_seq, row_no", "usage_frames ORDER BY namespace, stream, incarnation, to_seq", "usage_claims ORDER BY namespace, stream",
 	"usage_aside ORDER BY seq",
 	"usage_hourly ORDER BY namespace, hour_ns, queue, model, provider, part", "audit ORDER BY seq",
 	"idempotency ORDER BY principal, key", "signing_keys ORDER BY number",
 	"fleet_roots ORDER BY fingerprint", "stores ORDER BY id", "members ORDER BY namespace, store", "configurations ORDER BY namespace", "foundings ORDER BY namespace", "recoveries ORDER BY namespace", "pauses ORDER BY namespace", "drains ORDER BY host", "zones ORDER BY host", "feature_levels ORDER BY level",
 	"fleet_root_times ORDER BY fingerprint", "member_roots ORDER BY host",
-	"documents ORDER BY kind, id",
+	"documents ORDER BY kind, id", "plan_changes ORDER BY org, from_ns",
+	"ledger_transactions ORDER BY number", "ledger_postings ORDER BY number, account", "ledger_head ORDER BY one", "ledger_balances ORDER BY org, currency, account",
+	"approvals ORDER BY kind, id", "credits ORDER BY id",
 }
 
 // dump returns every row and the parts of the state in memory.

@@ -46,7 +46,7 @@ func Start(t testing.TB, binary string, n int, flags ...string) *Cluster {
 		if i == 0 {
 			c.readKey(t)
 		}
-		c.nodes[i].client = newClient(t, c.URL(i), c.Key)
+		c.nodes[i].client = newClient(t, c.URL(i), c.Key, newTransport())
 		c.AwaitReady(t, i)
 	}
 	c.AwaitVoters(t, n)

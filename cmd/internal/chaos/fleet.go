@@ -35,6 +35,8 @@ type Fleet struct {
 	dir       string
 	root      string          // the SHA-256 of the fleet's root
 	operators []*client.Cloud // an operator's client of each process of the control plane
+	requests  requests        // of the namespace
+	stranger  *stranger       // nil before StartStranger
 }
 
 // StartFleet starts all processes and creates a namespace with three replicas.
@@ -57,7 +59,8 @@ func StartFleet(t testing.TB, binary string) *Fleet {
 	f.Namespace, _ = f.NewNamespace(t, "orders", 3)
 	key := f.newKey(t, f.Namespace)
 	for i := range gateways {
-		f.nodes[controls+i].client = newClient(t, f.gatewayURL(i), key)
+		f.requests.by[i] = &gatewayRequests{next: newTransport()}
+		f.nodes[controls+i].client = newClient(t, f.gatewayURL(i), key, f.requests.by[i])
 		f.await(t, "gateway that serves the namespace", func(ctx context.Context) bool {
 			_, err := f.Client(i).Queues(ctx, client.Read{})
 			return err == nil

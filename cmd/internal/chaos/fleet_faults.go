@@ -7,7 +7,6 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
-	"github.com/corvo/corvo/billing/money"
 )
 
 // someControl, someGateway and someHost return a random process of their kind.
@@ -22,8 +21,50 @@ func killingOne(which func(*rand.Rand) int) func(testing.TB, *Fleet, *Load, *ran
 		f.Kill(t, i)
 		l.AwaitProgress(t, 50)
 		f.StartNode(t, i)
-		f.awaitMembers(t)
+		f.awaitBack(t, i)
 	}
+}
+
+// freezing returns a fault in which a process is stopped by SIGSTOP for a while.
+func freezing(which func(*rand.Rand) int) func(testing.TB, *Fleet, *Load, *rand.Rand) {
+	return func(t testing.TB, f *Fleet, l *Load, rng *rand.Rand) {
+		i := which(rng)
+		f.Freeze(t, i)
+		l.AwaitProgress(t, 50)
+		hold(t, rng)
+		f.Thaw(t, i)
+		f.awaitBack(t, i)
+	}
+}
+
+// parting returns a fault in which packets between a process and others are lost for a while, both ways. Tenants reach
+// the process throughout.
+func parting(which func(*rand.Rand) int, from func(f *Fleet) []int) func(testing.TB, *Fleet, *Load, *rand.Rand) {
+	return func(t testing.TB, f *Fleet, l *Load, rng *rand.Rand) {
+		i := which(rng)
+		for _, other := range from(f) {
+			if other != i {
+				f.Net.Cut(t, i, other)
+				f.Net.Cut(t, other, i)
+			}
+		}
+		l.AwaitProgress(t, 50)
+		hold(t, rng)
+		f.Net.Heal(t)
+		f.awaitBack(t, i)
+	}
+}
+
+// The processes of a Fleet by kind, for parting.
+func (f *Fleet) all() []int           { return indices(0, len(f.nodes)) }
+func (f *Fleet) controlPlane() []int  { return indices(0, controls) }
+func (f *Fleet) hostProcesses() []int { return indices(controls+gateways, len(f.nodes)) }
+
+func indices(from, to int) (all []int) {
+	for i := from; i < to; i++ {
+		all = append(all, i)
+	}
+	return all
 }
 
 // FleetFaults lists all faults of a Fleet by name. Each leaves the namespace a majority of its members, and tenants a
@@ -35,9 +76,13 @@ var FleetFaults = []Fault[*Fleet]{
 		f.Kill(t, i)
 		l.AwaitProgress(t, 50)
 		f.StartNode(t, i)
-		f.awaitMembers(t)
+		f.awaitBack(t, i)
 	}},
-	{"kill a gateway", killingOne(someGateway)},
+	{"kill a gateway", func(t testing.TB, f *Fleet, l *Load, rng *rand.Rand) {
+		f.SettleRequests(t, l)
+		l.AwaitProgress(t, 50)
+		killingOne(someGateway)(t, f, l, rng)
+	}},
 	{"kill a process of the control plane", killingOne(someControl)},
 	{"kill the control plane", func(t testing.TB, f *Fleet, l *Load, _ *rand.Rand) {
 		for i := range controls {
@@ -48,23 +93,17 @@ var FleetFaults = []Fault[*Fleet]{
 			f.StartNode(t, i)
 		}
 	}},
-	{"isolate a host", func(t testing.TB, f *Fleet, l *Load, rng *rand.Rand) {
-		f.Net.Isolate(t, someHost(rng))
-		l.AwaitProgress(t, 50)
-		hold(t, rng)
-		f.Net.Heal(t)
-		f.awaitMembers(t)
-	}},
-	{"freeze a host", func(t testing.TB, f *Fleet, l *Load, rng *rand.Rand) {
-		i := someHost(rng)
-		f.Freeze(t, i)
-		l.AwaitProgress(t, 50)
-		hold(t, rng)
-		f.Thaw(t, i)
-		f.awaitMembers(t)
-	}},
+	{"isolate a host", parting(someHost, (*Fleet).all)},
+	{"cut a host off from the control plane", parting(someHost, (*Fleet).controlPlane)},
+	{"freeze a host", freezing(someHost)},
+	{"isolate a gateway", parting(someGateway, (*Fleet).all)},
+	{"cut a gateway off from the hosts", parting(someGateway, (*Fleet).hostProcesses)},
+	{"cut a gateway off from the control plane", parting(someGateway, (*Fleet).controlPlane)},
+	{"freeze a gateway", freezing(someGateway)},
+	{"isolate a process of the control plane", parting(someControl, (*Fleet).all)},
+	{"freeze a process of the control plane", freezing(someControl)},
 	{"restart the hosts one after the other", func(t testing.TB, f *Fleet, l *Load, _ *rand.Rand) {
-		for i := controls + gateways; i < len(f.nodes); i++ {
+		for _, i := range f.hostProcesses() {
 			f.Terminate(t, i)
 			l.AwaitProgress(t, 50)
 			f.StartNode(t, i)
@@ -94,6 +133,30 @@ var FleetFaults = []Fault[*Fleet]{
 	}},
 }
 
+// awaitBack waits until a process takes part again, because the next fault may take away another one of its kind.
+func (f *Fleet) awaitBack(t testing.TB, i int) {
+	t.Helper()
+	var err error
+	defer func() {
+		if t.Failed() {
+			t.Logf("the last answer of node %d: %v", i, err)
+		}
+	}()
+	switch {
+	case i < controls:
+		f.await(t, "answer of a process of the control plane", func(ctx context.Context) bool {
+			_, err = f.operators[i].Namespace(ctx, f.Namespace) // which followers answer, too
+			return err == nil
+		})
+	case i < controls+gateways:
+		f.await(t, "answer through a gateway", func(ctx context.Context) bool {
+			_, err = f.nodes[i].client.Queues(ctx, client.Read{})
+			return err == nil
+		})
+	}
+	f.awaitMembers(t)
+}
+
 // awaitMembers waits until all members of the namespace have it open, because the next fault may take one of them
 // away.
 func (f *Fleet) awaitMembers(t testing.TB) {
@@ -110,37 +173,4 @@ func (f *Fleet) awaitMembers(t testing.TB) {
 		}
 		return c.Status.Fault == ""
 	})
-}
-
-// AwaitUsage waits until the ledger has the usage of exactly the given number of acks.
-func (f *Fleet) AwaitUsage(t testing.TB, acks int) {
-	t.Helper()
-	f.await(t, "usage of all acks in the ledger", func(ctx context.Context) bool {
-		u, err := f.Operator().NamespaceUsage(ctx, f.Namespace, client.UsageQuery{})
-		if err != nil {
-			return false
-		}
-		switch u.Totals.InputTokens.Compare(money.CountOf(int64(acks))) {
-		case 1:
-			t.Fatalf("the ledger has %v tokens, and %d acks reported one each", u.Totals.InputTokens, acks)
-		case 0:
-			return true
-		}
-		return false
-	})
-}
-
-// CheckInvisible checks that the key of another namespace finds no job of the load.
-func (f *Fleet) CheckInvisible(t testing.TB, l *Load, key string) {
-	t.Helper()
-	other := newClient(t, f.gatewayURL(0), key)
-	for _, id := range l.History.with(enqueued) {
-		f.await(t, "answer to the other namespace", func(ctx context.Context) bool {
-			job, err := other.Job(ctx, id, client.Read{})
-			if err == nil {
-				t.Fatalf("another namespace sees job %s: %+v", id, job)
-			}
-			return api.CodeOf(err) == api.NotFound
-		})
-	}
 }

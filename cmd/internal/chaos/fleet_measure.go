@@ -34,7 +34,7 @@ func (f *Fleet) CreateTime(t testing.TB, round, replicas int) time.Duration {
 			Name: fmt.Sprintf("n-%d-%d", replicas, round), Spec: &api.NewNamespaceSpec{Replicas: &replicas},
 		})
 	})
-	c := newClient(t, f.gatewayURL(0), f.newKey(t, made.Resource.ID))
+	c := newClient(t, f.gatewayURL(0), f.newKey(t, made.Resource.ID), newTransport())
 	f.await(t, "acknowledged job", func(ctx context.Context) bool {
 		_, err := c.Enqueue(ctx, api.EnqueueRequest{Queue: queue})
 		return err == nil

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,7 +39,9 @@ type Load struct {
 	History *History
 
 	target  target
-	acks    atomic.Int64 // acknowledged enqueues and acks, the measure of progress
+	ctx     context.Context // ends with Finish
+	gate    sync.RWMutex    // held for writing while the load is paused
+	acks    atomic.Int64    // acknowledged enqueues and acks, the measure of progress
 	gap     gap
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -60,6 +63,13 @@ func (g *gap) note(now time.Time) {
 	g.last = now
 }
 
+// skip leaves out the time until the next acknowledged enqueue.
+func (g *gap) skip() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.last = time.Time{}
+}
+
 // take returns the longest gap since the last call, up to now.
 func (g *gap) take() time.Duration {
 	g.mu.Lock()
@@ -73,53 +83,71 @@ func (g *gap) take() time.Duration {
 func StartLoad(t testing.TB, at target, clients int) *Load {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	l := &Load{History: newHistory(), target: at, stop: stop}
+	l := &Load{History: newHistory(), target: at, ctx: ctx, stop: stop}
 	for i := range clients {
-		l.running.Go(func() { l.produce(ctx, i) })
-		l.running.Go(func() { l.work(ctx, clients+i) })
+		l.run(func(ctx context.Context, n int) { l.produce(ctx, i, n) })
+		l.run(func(ctx context.Context, _ int) { l.work(ctx, clients+i) })
 	}
-	l.running.Go(func() { l.read(ctx, 2*clients) })
+	l.run(func(ctx context.Context, _ int) { l.read(ctx, 2*clients) })
 	return l
+}
+
+// run repeats the step of a client until Finish, except while the load is paused.
+func (l *Load) run(step func(ctx context.Context, n int)) {
+	l.running.Go(func() {
+		for n := 0; l.ctx.Err() == nil; n++ {
+			l.gate.RLock()
+			step(l.ctx, n)
+			l.gate.RUnlock()
+		}
+	})
+}
+
+// pause waits until no request of the load is under way, and calls do before the next one.
+func (l *Load) pause(do func()) {
+	l.gate.Lock()
+	defer l.gate.Unlock()
+	do()
+	l.gap.skip()
 }
 
 // any returns the client of a random process. Each request draws again, because some processes are
 // down.
 func (l *Load) any() *client.Client { return l.target.Client(rand.IntN(l.target.Size())) }
 
-func (l *Load) produce(ctx context.Context, who int) {
-	for n := 0; ctx.Err() == nil; n++ {
-		call := l.History.now()
-		answer, err := l.any().Enqueue(ctx, api.EnqueueRequest{
-			Queue: queue, Payload: json.RawMessage(fmt.Sprintf(`{"producer":%d,"n":%d}`, who, n)),
-		})
-		switch {
-		case err == nil:
-			l.History.add(answer.JobID, who, call, step{what: enqueued, known: true})
-			l.gap.note(time.Now())
-			l.acks.Add(1)
-		case !refused(err):
-			l.History.count(&l.History.lostEnq)
-			pause(ctx)
-		default:
-			pause(ctx)
-		}
+// produce enqueues the n-th job of a producer.
+func (l *Load) produce(ctx context.Context, who, n int) {
+	call := l.History.now()
+	answer, err := l.any().Enqueue(ctx, api.EnqueueRequest{
+		Queue: queue, Payload: json.RawMessage(fmt.Sprintf(`{"producer":%d,"n":%d}`, who, n)),
+	})
+	switch {
+	case err == nil:
+		l.History.add(answer.JobID, who, call, step{what: enqueued, known: true})
+		l.gap.note(time.Now())
+		l.acks.Add(1)
+	case !refused(err):
+		l.History.count(&l.History.lostEnq)
+		pause(ctx)
+	default:
+		pause(ctx)
 	}
 }
 
+// work fetches a job, if there is one, and acks it.
 func (l *Load) work(ctx context.Context, who int) {
 	wait, name := 1, fmt.Sprintf("worker-%d", who)
-	for ctx.Err() == nil {
-		call := l.History.now()
-		job, err := l.any().Fetch(ctx, api.FetchRequest{Queues: []string{queue}, WorkerID: name, Timeout: &wait, LeaseDuration: lease})
-		if err != nil {
-			if !refused(err) {
-				l.History.count(&l.History.lostFetch)
-			}
-			pause(ctx)
-			continue
+	call := l.History.now()
+	job, err := l.any().Fetch(ctx, api.FetchRequest{Queues: []string{queue}, WorkerID: name, Timeout: &wait, LeaseDuration: lease})
+	switch {
+	case err != nil:
+		if !refused(err) {
+			l.History.count(&l.History.lostFetch)
 		}
-		if job == nil {
-			continue
+		pause(ctx)
+	case job != nil:
+		if bytes.Equal(job.Payload, []byte(strangersPayload)) {
+			l.History.violate("a worker got job %s of another namespace", job.JobID)
 		}
 		l.History.add(job.JobID, who, call, step{what: fetched, known: true})
 		l.History.deliver(job.JobID, name)
@@ -151,26 +179,24 @@ func (l *Load) ack(ctx context.Context, who int, job *api.FetchedJob) {
 // read reads known jobs with strong consistency at any node. Such a read must show every
 // write that was acknowledged before it.
 func (l *Load) read(ctx context.Context, who int) {
-	for ctx.Err() == nil {
-		known := l.History.with(enqueued)
-		if len(known) == 0 {
+	known := l.History.with(enqueued)
+	if len(known) == 0 {
+		pause(ctx)
+		return
+	}
+	// New jobs, because they still change.
+	from := max(0, len(known)-200)
+	for range 20 {
+		id := known[from+rand.IntN(len(known)-from)]
+		call := l.History.now()
+		job, err := l.any().Job(ctx, id, client.Read{Strong: true})
+		switch {
+		case err == nil:
+			l.History.add(id, who, call, step{what: looked, known: true, state: job.State})
+		case api.CodeOf(err) == api.NotFound:
+			l.History.violate("job %s was acknowledged, and a strong read finds no such job", id)
+		default:
 			pause(ctx)
-			continue
-		}
-		// New jobs, because they still change.
-		from := max(0, len(known)-200)
-		for range 20 {
-			id := known[from+rand.IntN(len(known)-from)]
-			call := l.History.now()
-			job, err := l.any().Job(ctx, id, client.Read{Strong: true})
-			switch {
-			case err == nil:
-				l.History.add(id, who, call, step{what: looked, known: true, state: job.State})
-			case api.CodeOf(err) == api.NotFound:
-				l.History.violate("job %s was acknowledged, and a strong read finds no such job", id)
-			default:
-				pause(ctx)
-			}
 		}
 	}
 }
@@ -214,9 +240,6 @@ func (l *Load) Finish(t testing.TB) {
 	t.Logf("%d jobs acknowledged, %d acks acknowledged; answers lost: %d enqueues, %d fetches, %d acks",
 		len(h.with(enqueued)), len(h.with(acked)), h.lostEnq, h.lostFetch, h.lostAck)
 }
-
-// Acked returns the number of acknowledged acks. Each has reported one token.
-func (l *Load) Acked() int { return len(l.History.with(acked)) }
 
 // recount checks every job on every node at the end: acknowledged jobs exist, acknowledged
 // acks stand, and the number of jobs is possible.

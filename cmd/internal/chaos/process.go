@@ -61,11 +61,13 @@ func (p *processes) start(t testing.TB, i int, ready string, args ...string) {
 	p.nodes[i].process, p.nodes[i].stopped = running, false
 }
 
+// newTransport returns a transport for one client.
+func newTransport() *http.Transport { return &http.Transport{MaxIdleConnsPerHost: 64} }
+
 // newClient returns a client that repeats no request.
-func newClient(t testing.TB, url, key string) *client.Client {
+func newClient(t testing.TB, url, key string, transport http.RoundTripper) *client.Client {
 	t.Helper()
-	k, err := client.New(url, key, client.WithRetries(0), client.WithTimeout(requestLimit),
-		client.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}))
+	k, err := client.New(url, key, client.WithRetries(0), client.WithTimeout(requestLimit), client.WithHTTPClient(&http.Client{Transport: transport}))
 	if err != nil {
 		t.Fatal(err)
 	}
