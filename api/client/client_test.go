@@ -244,6 +244,21 @@ func TestContext(t *testing.T) {
 	}
 }
 
+// The wait for an operation that ends with its context says why the operation has not ended.
+func TestAWaitSaysWhyItWaited(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	running := says(200, `{"id":"op_1","status":"running","message":"no host has room"}`)
+	c, _, _ := against(t, running, func(w http.ResponseWriter) {
+		cancel()
+		running(w)
+	})
+	_, err := (&Cloud{Client: c}).WaitOperation(ctx, "op_1")
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "no host has room") {
+		t.Errorf("%v", err)
+	}
+}
+
 // A response that did not come from Corvo still gets a code.
 func TestForeignAnswers(t *testing.T) {
 	t.Parallel()

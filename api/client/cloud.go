@@ -73,12 +73,18 @@ func all[T any](ctx context.Context, c *Client, path string, query url.Values) (
 // operationWait is the time that the control plane waits in one request for an operation.
 const operationWait = 20 * time.Second
 
-// WaitOperation waits until an operation has ended. If the operation failed, WaitOperation returns its error.
+// WaitOperation waits until an operation has ended. If the operation failed, WaitOperation returns its error. If ctx ends
+// first, the error says why the operation waits, if the control plane has said so.
 func (c *Cloud) WaitOperation(ctx context.Context, id string) (api.Operation, error) {
-	for {
-		if op, err := c.AwaitOperation(ctx, id, operationWait); err != nil || op.Status != api.OperationRunning {
+	for why := ""; ; {
+		op, err := c.AwaitOperation(ctx, id, operationWait)
+		switch {
+		case err != nil && ctx.Err() != nil && why != "":
+			return op, fmt.Errorf("%w: the operation waits: %s", err, why)
+		case err != nil || op.Status != api.OperationRunning:
 			return op, err
 		}
+		why = op.Message
 	}
 }
 

@@ -35,7 +35,7 @@ func (r *rotation) join(kind, name string) *proctest.Process {
 	args := []string{kind, "--bind", "127.0.0.1:0", "--data-dir", filepath.Join(r.dir, name+".data"), "--control-plane", r.urls(),
 		"--fleet-root", r.root, "--credential-file", filepath.Join(r.dir, name)}
 	if kind == "host" {
-		args = append(args, "--raft-bind", "127.0.0.1:0", "--max-disk-percent", "100")
+		args = append(args, "--raft-bind", "127.0.0.1:0")
 	} else {
 		args = append(args, "--host-wait", "1m") // this machine may be slow
 	}

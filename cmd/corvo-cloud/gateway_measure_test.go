@@ -64,7 +64,7 @@ func measuredCloud(t *testing.T) (env []string) {
 	address := reserved.Addr().String()
 	reserved.Close()
 	p.host = start(t, "the host listens on", "host", "--bind", address, "--raft-bind", "127.0.0.1:0", "--advertise", "https://"+address, "--fleet-root", p.root,
-		"--data-dir", filepath.Join(p.dir, "host"), "--control-plane", secure(p.control), "--credential-file", p.hostCredential, "--max-disk-percent", "100")
+		"--data-dir", filepath.Join(p.dir, "host"), "--control-plane", secure(p.control), "--credential-file", p.hostCredential)
 	p.startGateway()
 	org, err := p.operator.CreateOrg(t.Context(), api.CreateOrgRequest{Name: "acme"})
 	if err != nil {

@@ -42,7 +42,7 @@ func (p *parts) startMixed(h *mixedHost, binary string) {
 	const told = "other hosts reach it at "
 	var err error
 	h.process, err = proctest.Start(p.t, binary, "the host listens on", "host", "--bind", "127.0.0.1:0", "--raft-bind", h.raft, "--fleet-root", p.root,
-		"--data-dir", filepath.Join(p.dir, h.name), "--control-plane", secure(p.control), "--credential-file", h.credential, "--max-disk-percent", "100")
+		"--data-dir", filepath.Join(p.dir, h.name), "--control-plane", secure(p.control), "--credential-file", h.credential)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (p *parts) startServer() {
 func (p *parts) startHost() {
 	p.t.Helper()
 	p.host = start(p.t, "the host listens on", "host", "--bind", "127.0.0.1:0", "--raft-bind", "127.0.0.1:0", "--advertise", secure(p.far), "--fleet-root", p.root,
-		"--data-dir", filepath.Join(p.dir, "host"), "--control-plane", secure(p.control), "--credential-file", p.hostCredential, "--max-disk-percent", "100")
+		"--data-dir", filepath.Join(p.dir, "host"), "--control-plane", secure(p.control), "--credential-file", p.hostCredential)
 	p.far.To(listening(p.host))
 }
 

@@ -200,7 +200,7 @@ func TestTheLeaderMayBeKilled(t *testing.T) {
 	m := startMembers(t, 3, door.URL)
 	hostCredential, gatewayCredential := m.register(ctx, "host", "host"), m.register(ctx, "gateway", "gateway")
 	host := start(t, "the host listens on", "host", "--bind", "127.0.0.1:0", "--raft-bind", "127.0.0.1:0", "--advertise", secure(far), "--data-dir", filepath.Join(m.dir, "h"),
-		"--control-plane", m.urls(), "--fleet-root", m.root, "--credential-file", hostCredential, "--max-disk-percent", "100")
+		"--control-plane", m.urls(), "--fleet-root", m.root, "--credential-file", hostCredential)
 	far.To(listening(host))
 	gateway := start(t, "the gateway listens on", "gateway", "--bind", "127.0.0.1:0", "--data-dir", filepath.Join(m.dir, "g"),
 		"--control-plane", m.urls(), "--fleet-root", m.root, "--credential-file", gatewayCredential)

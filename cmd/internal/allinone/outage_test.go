@@ -83,7 +83,7 @@ func newOutage(t *testing.T) *outage {
 	o.root = o.controllers[0].plane.FleetRoot()
 	for i := range 4 {
 		h := &member{t: t, id: fmt.Sprintf("host-%d", i+1), root: o.root}
-		h.config = dataplane.HostConfig{ControlPlane: o.urls(), Credential: o.register(h.id, keyring.Host), Now: o.clock.Now}
+		h.config = dataplane.HostConfig{ControlPlane: o.urls(), Credential: o.register(h.id, keyring.Host), Now: o.clock.Now, MaxDiskPercent: maxDiskPercent}
 		h.start()
 		o.hosts = append(o.hosts, h)
 	}

@@ -177,7 +177,7 @@ func (f *Fleet) StartNode(t testing.TB, i int) {
 	default:
 		args = append([]string{
 			"host", "--bind", fmt.Sprintf("%s:%d", at, httpPort), "--advertise", fmt.Sprintf("https://%s:%d", at, httpPort),
-			"--raft-bind", fmt.Sprintf("%s:%d", at, raftPort), "--max-disk-percent", "100",
+			"--raft-bind", fmt.Sprintf("%s:%d", at, raftPort),
 		}, joining...)
 		f.start(t, i, "the host listens on", append(args, "--log-level", "warn")...)
 		return
