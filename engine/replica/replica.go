@@ -248,6 +248,7 @@ func (r *Replica) start(c Config) error {
 	r.running.Go(r.snapshotWhenDue)
 	r.running.Go(r.stopWhenFailed)
 	if r.wrapped != nil {
+		r.wrapped.members = r.Members
 		r.running.Go(func() { r.wrapped.pump(r.closing) })
 	}
 	if r.join != nil {

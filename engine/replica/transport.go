@@ -17,12 +17,13 @@ type Transport interface {
 }
 
 // raftTransport wraps the Transport for raft. It sends no entries once the replica has stopped, refuses the messages
-// that a member must not handle while it joins, and delivers the messages of AdvanceCommit together with those that
-// arrive.
+// that a member must not handle while it joins, prepares the requests of candidates (see admitCandidate), and delivers the
+// messages of AdvanceCommit together with those that arrive.
 type raftTransport struct {
 	Transport
 	rpcs     chan raft.RPC
 	join     *joinGate     // set before raft starts
+	members  func() []Peer // Replica.Members; set before pump starts
 	stopped  func() error  // the error that stopped the replica; nil while it runs
 	advanced atomic.Uint64 // the newest index that AdvanceCommit has delivered
 }
@@ -85,6 +86,7 @@ func (w *raftTransport) pump(done <-chan struct{}) {
 				rpc.Respond(nil, err)
 				continue
 			}
+			admitCandidate(rpc.Command, w.members)
 			select {
 			case w.rpcs <- rpc:
 			case <-done:
