@@ -24,6 +24,7 @@ type Why struct {
 //	queue_paused queue_draining queue_deleting queue_concurrency queue_rate
 //	key_paused key_concurrency key_rate
 //	approval_policy unknown_model agent_limit provider_limit budget expired
+//	spend_limit
 //	no_worker behind_others ready gate_open
 //	not_due dependencies retry_delay held running cancelling settled
 type WhyReason struct {

@@ -121,6 +121,8 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 		OnChange: n.agent.Notify,
 		Receiver: n.agent.Member(),
 
+		StartsHeld: n.agent.StartsHeld,
+
 		FeedBytes: cfg.FeedBytes, ViewLagLimit: cfg.ViewLagLimit,
 
 		Tracer: cfg.Tracer,

@@ -242,6 +242,16 @@ func (dir *Directory) Namespace(id string) (Doc, bool) {
 	return p.doc, true
 }
 
+// Hold returns Doc.Hold of the newest placement of a namespace; "" = there is none.
+func (dir *Directory) Hold(id string) string {
+	dir.mu.RLock()
+	defer dir.mu.RUnlock()
+	if p := dir.entries[id]; p != nil {
+		return p.doc.Hold
+	}
+	return ""
+}
+
 // Docs returns the newest placements of all namespaces, absent ones included, sorted by id. The caller must
 // not change their slices.
 func (dir *Directory) Docs() []Doc {

@@ -130,6 +130,9 @@ const (
 	Recover = "recover"
 )
 
+// HoldSpendLimit is the value of Doc.Hold of an organisation that has reached its spend limit.
+const HoldSpendLimit = "spend_limit"
+
 // GroupMember is a store that is a member of a namespace's groups. The id of the store is the name of the Raft member.
 type GroupMember struct {
 	Store string `json:"store"`
@@ -187,6 +190,9 @@ type Doc struct {
 	Configurations []uint64 `json:"configurations,omitempty"`
 	Ready          bool     `json:"ready,omitempty"` // it was open once, so that requests may be sent to its members
 	Trace          string   `json:"trace,omitempty"` // traceparent of the operation under way
+	// Hold is the reason why hosts start no job of the namespace, such as HoldSpendLimit; "" = they do. Leases, and requests
+	// other than fetches, are not affected.
+	Hold string `json:"hold,omitempty"`
 
 	Keys  []Key  `json:"keys,omitempty"`  // of the kinds keys and tokens
 	Roles []Role `json:"roles,omitempty"` // of the kind keys: the custom roles that keys name

@@ -310,10 +310,14 @@ func (a *Agent) applyDoc(d fleet.Doc) error {
 	}
 	a.applying.Lock() // a document from another host may come at the same time as one of the stream
 	defer a.applying.Unlock()
+	held := a.directory.Hold(d.Namespace) != ""
 	if !a.directory.Put(d) {
 		return nil
 	}
 	a.recheck(d)
+	if held && d.Hold == "" {
+		a.host.StartsResume(tenancy.NamespaceID(d.Namespace))
+	}
 	a.mu.Lock()
 	p := a.placements[d.Namespace]
 	if p == nil {
@@ -326,6 +330,10 @@ func (a *Agent) applyDoc(d fleet.Doc) error {
 	a.Notify()
 	return a.forgetGone()
 }
+
+// StartsHeld reports whether the newest document of a namespace wants no job to start. While the control plane is away,
+// that is the document of the catalogue.
+func (a *Agent) StartsHeld(ns tenancy.NamespaceID) bool { return a.directory.Hold(string(ns)) != "" }
 
 // applyKeys acts on a document of keys or tokens.
 func (a *Agent) applyKeys(d fleet.Doc) {

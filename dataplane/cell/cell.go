@@ -62,6 +62,8 @@ type Config struct {
 	// OnChange is called after a change of what Membership returns, under a lock of the group, so that it must
 	// neither block nor call the cell; nil is not called.
 	OnChange func()
+	// StartsHeld reports whether no job may start now: see host.Config. nil = jobs start.
+	StartsHeld func() bool
 	// Shards provides all shards of the namespace, including this one, as the targets of its messages. nil =
 	// there is no other.
 	Shards sinks.Shards

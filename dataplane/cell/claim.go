@@ -31,10 +31,11 @@ func (k *claims) claimed(queue string) int64 {
 	return 0
 }
 
-// claimable returns the number of jobs of a queue that no running fetch has claimed.
+// claimable returns the number of jobs of a queue that no running fetch has claimed. It is 0 while starts are held, so
+// that polls wait as if the queue were empty.
 func (c *Cell) claimable(queue string) int {
 	fetchable := c.store.Fetchable(queue)
-	if fetchable == 0 {
+	if fetchable == 0 || c.startsHeld() {
 		return 0 // the common case of a waiting poll, which need not look up the claims
 	}
 	return max(0, fetchable-int(c.claims.claimed(queue)))
@@ -82,6 +83,13 @@ func (c *Cell) Claim(queues []string, n int) (claimed int, release func()) {
 		}
 	}
 }
+
+// startsHeld reports whether no job may start now.
+func (c *Cell) startsHeld() bool { return c.cfg.StartsHeld != nil && c.cfg.StartsHeld() }
+
+// NotifyReady tells the host whether a queue has unclaimed jobs. The host calls it when starts are no longer held, because
+// no entry tells it of the jobs then.
+func (c *Cell) NotifyReady(queue string) { c.onReady(queue, 0) }
 
 // onReady tells the host that a queue has jobs for polls, unless all of them are claimed.
 func (c *Cell) onReady(queue string, _ int) {

@@ -3,6 +3,8 @@ package host
 import (
 	"container/list"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -143,6 +145,13 @@ func (p *waitingPolls) wake(queue string, n int) {
 		p.remove(w)
 		close(w.wake)
 	}
+}
+
+// queues lists the queues with a waiting poll.
+func (p *waitingPolls) queues() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.waiting))
 }
 
 // remove removes the waiter from the lists of all its queues; the caller holds mu.

@@ -45,6 +45,10 @@ type Config struct {
 	// Peers reports whether a store may send to the groups of a namespace here: see cell.Config. nil = every node that
 	// the transport's Identity trusts may.
 	Peers func(ns tenancy.NamespaceID, store string) bool
+	// StartsHeld reports whether no job of a namespace may start now: fetches then wait as if the queues were empty, and
+	// leaders refuse to propose them. Once it reports false again, the caller calls StartsResume. It must not block. nil =
+	// jobs always start.
+	StartsHeld func(tenancy.NamespaceID) bool
 	// OnChange is called after a change of what cell.Membership returns of any cell: see cell.Config. nil is not called.
 	OnChange func()
 	// Engine holds the settings of the groups of all cells.
@@ -322,6 +326,9 @@ func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenan
 	}
 	if h.cfg.Peers != nil {
 		c.Peers = func(id string) bool { return h.cfg.Peers(ns, id) }
+	}
+	if h.cfg.StartsHeld != nil {
+		c.StartsHeld = func() bool { return h.cfg.StartsHeld(ns) }
 	}
 	if h.cfg.Adopt {
 		c.Rename = func(old string) bool { return !IsStore(old) }

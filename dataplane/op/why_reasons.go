@@ -30,6 +30,9 @@ const (
 	ReasonExpired  Reason = "expired"
 )
 
+// ReasonSpendLimit is the reason of all pending jobs of an organisation that has reached its spend limit.
+const ReasonSpendLimit Reason = "spend_limit"
+
 // The reasons of a job that may run.
 const (
 	ReasonNoWorker Reason = "no_worker"

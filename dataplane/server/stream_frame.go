@@ -161,7 +161,8 @@ func (f *frame) enqueue(q *request) {
 }
 
 // claims claims the jobs that the fetch can have now. If there are none, but the frame enqueues to a queue of
-// its fetch in a namespace with one shard, the fetch is proposed anyway.
+// its fetch in a namespace with one shard, the fetch is proposed anyway, unless starts are held: the leader would refuse
+// it, and the frame would have an error although its other parts were done.
 func (f *frame) claims() []claim {
 	if f.ask.Count == 0 {
 		return nil
@@ -169,7 +170,7 @@ func (f *frame) claims() []claim {
 	f.stream.server.fetched(&f.q, &f.ask)
 	runs := f.q.shards.Runs(f.ask.Queues)
 	claims := claimRuns(runs, f.ask.Count)
-	if len(claims) == 0 && f.q.shards.Count() == 1 && slices.ContainsFunc(f.jobs, func(n *op.NewJob) bool { return slices.Contains(f.ask.Queues, n.Queue) }) {
+	if len(claims) == 0 && f.q.shards.Count() == 1 && !f.stream.server.cfg.Host.StartsHeld(f.q.who.Namespace) && slices.ContainsFunc(f.jobs, func(n *op.NewJob) bool { return slices.Contains(f.ask.Queues, n.Queue) }) {
 		claims = []claim{{runs[0], f.ask.Count, func() {}}}
 	}
 	return claims

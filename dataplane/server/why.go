@@ -138,12 +138,18 @@ func (e *explanation) rest() error {
 }
 
 // listening adds the number of workers with a worker id that lately sent this node a request and fetch from
-// the queue. It also adds the reasons of a pending job that concern the line and the workers: jobs ahead, no
+// the queue. It also adds the reasons of a pending job from outside its shard: a hold of starts, jobs ahead, no
 // worker, or nothing that keeps the job.
 func (e *explanation) listening() error {
 	known, err := e.s.cfg.Host.Workers(e.q.who.Namespace)
 	if err != nil {
 		return err
+	}
+	if e.s.cfg.Host.StartsHeld(e.q.who.Namespace) {
+		convert.AddReason(&e.says, op.Why{
+			Reason: op.ReasonSpendLimit,
+			Text:   "the organisation has reached its spend limit, so that no job starts: raise the limit with corvo cloud billing spend-limit, or wait for the next month",
+		})
 	}
 	nowNs, n := e.s.cfg.Now().UnixNano(), 0
 	for _, worker := range known.List(nowNs) {
