@@ -154,8 +154,8 @@ func (tx *Tx) addUsage(o *ApplyUsage, i int, r *UsageRow) error {
 // hourPart is the newest part of an hour's sum.
 type hourPart struct{ part, sum int64 }
 
-// sumUsage adds a quantity to the sum of its hour. When the sum would exceed an integer of SQL, sumUsage begins another
-// part of the sum, because SQL itself would continue with a float.
+// sumUsage adds a quantity, which is negative only in a correction, to the sum of its hour. When the sum would exceed an
+// integer of SQL, sumUsage begins another part of the sum, because SQL itself would continue with a float.
 func (tx *Tx) sumUsage(namespace string, r *UsageRow, m metered) error {
 	where := []any{namespace, r.GetHourNs(), r.GetQueue(), r.GetModel(), r.GetProvider(), int64(m.meter)}
 	scan := func(rows *sql.Rows) (p hourPart, err error) { return p, rows.Scan(&p.part, &p.sum) }
@@ -164,7 +164,7 @@ func (tx *Tx) sumUsage(namespace string, r *UsageRow, m metered) error {
 	if err != nil {
 		return err
 	}
-	if p.sum > math.MaxInt64-m.quantity {
+	if m.quantity > 0 && p.sum > math.MaxInt64-m.quantity || m.quantity < 0 && p.sum < math.MinInt64-m.quantity {
 		p = hourPart{part: p.part + 1}
 	}
 	return tx.put("INSERT OR REPLACE INTO usage_hourly (namespace, hour_ns, queue, model, provider, meter, part, quantity) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

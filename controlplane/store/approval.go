@@ -10,12 +10,16 @@ import (
 // Some requests of operators wait until a second operator approves them. The record of the request is in the table of
 // its noun and posts nothing meanwhile; the table approvals says that it waits.
 
-// approvalCredit is the kind of a credit that waits.
-const approvalCredit = "credit"
+// The kinds of requests that wait.
+const (
+	approvalCredit     = "credit"
+	approvalCorrection = "correction"
+)
 
 // approvals maps the kinds of requests to the function that carries out an approved request.
 var approvals = map[string]func(tx *Tx, m *Meta, id string) error{
-	approvalCredit: (*Tx).activateCredit,
+	approvalCredit:     (*Tx).activateCredit,
+	approvalCorrection: (*Tx).applyCorrection,
 }
 
 // approval is a request that waits for a second person.
@@ -60,4 +64,9 @@ func (tx *Tx) checkSecondPerson(m *Meta, a approval) error {
 // ApproveCredit returns the op that approves a credit.
 func ApproveCredit(m *Meta, id string) *ApproveRequest {
 	return &ApproveRequest{Meta: m, Kind: approvalCredit, Id: id}
+}
+
+// ApproveCorrection returns the op that approves a correction.
+func ApproveCorrection(m *Meta, id string) *ApproveRequest {
+	return &ApproveRequest{Meta: m, Kind: approvalCorrection, Id: id}
 }

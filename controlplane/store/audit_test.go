@@ -23,6 +23,11 @@ func everyOp() []struct {
 } {
 	protect := true
 	signing := &AddSigningKey{Meta: by("op"), Id: "sk1", Seed: hash("sk1")}
+	correctingEarly := func(id string) *ProposeCorrection {
+		o := correcting(id, 1)
+		o.HourNs = 0 // the hour of other tests has not begun
+		return o
+	}
 	rotate := &RotateCredential{Meta: by("token"), OldId: "k1", NewId: "k2", NewHash: hash("k2"), OldExpiresNs: epochNs + 1}
 	return []struct {
 		op  op
@@ -77,6 +82,11 @@ func everyOp() []struct {
 		{credited("acme", "c1", MaxCredit), ""}, // a repeat
 		{approving("o1", "c1"), "org_acme o1 approve-request c1"},
 		{revoked("c1"), "org_acme op revoke-credit c1"},
+		{correctingEarly("u1"), "org_acme op propose-correction u1"},
+		{correctingEarly("u1"), ""}, // a repeat
+		{approvingCorrection("o1", "u1"), "org_acme o1 approve-request u1"},
+		{correctingEarly("u2"), "org_acme op propose-correction u2"},
+		{rejecting("op", "u2"), "org_acme op reject-correction u2"},
 		{closing("2023-10"), " op close-month 2023-10"},
 		{refusals("b1", 1), "org_acme token POST /x0 "},
 	}
@@ -134,7 +144,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			}
 		}
 	}
-	if len(own) != 26 {
+	if len(own) != 30 {
 		t.Errorf("the organisation sees %v", own)
 	}
 }

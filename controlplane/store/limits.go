@@ -52,6 +52,11 @@ const (
 	MaxCode           = 64    // bytes of an error code
 	MaxReason         = 256   // bytes of the reason of a credit or of its revocation
 
+	MaxCorrectionReason = 512 // bytes of the reason of a correction or of its rejection
+
+	// MaxCorrections is the number of corrections of an organisation that wait for approval.
+	MaxCorrections = 1_000
+
 	// MaxCredit is the largest credit.
 	MaxCredit = 1_000_000 * money.Dollar
 	// MaxCredits is the number of credits of an organisation that wait for approval or have an unused rest.
@@ -81,14 +86,14 @@ const (
 // limits holds the bounds that decide in Apply.
 type limits struct {
 	orgs, namespaces, hosts, stores, keys, roles, signingKeys, idempotency int64
-	credits                                                                int64
+	credits, corrections                                                   int64
 	sole                                                                   money.Nano
 	aside, namespaceAside, ahead                                           AsideTotals
 }
 
 var defaultLimits = limits{
 	orgs: MaxOrgs, namespaces: MaxNamespaces, hosts: MaxHosts, stores: MaxStores, keys: MaxKeys, roles: tenancy.MaxCustomRoles,
-	signingKeys: MaxSigningKeys, idempotency: MaxIdempotencyRecords, credits: MaxCredits, sole: MaxSole,
+	signingKeys: MaxSigningKeys, idempotency: MaxIdempotencyRecords, credits: MaxCredits, corrections: MaxCorrections, sole: MaxSole,
 	aside:          AsideTotals{Frames: MaxAsideFrames, Bytes: MaxAsideBytes},
 	namespaceAside: AsideTotals{Frames: MaxNamespaceAsideFrames, Bytes: MaxNamespaceAsideBytes},
 	ahead:          AsideTotals{Frames: MaxAheadFrames, Bytes: MaxAheadBytes},

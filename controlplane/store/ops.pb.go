@@ -5153,6 +5153,272 @@ func (*CloseMonthResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{86}
 }
 
+// ProposeCorrection asks to change the quantity of one meter in one hour of a namespace. It waits for ApproveRequest.
+type ProposeCorrection struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Org           string                 `protobuf:"bytes,3,opt,name=org,proto3" json:"org,omitempty"` // the organisation of the namespace
+	Namespace     string                 `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	HourNs        int64                  `protobuf:"varint,5,opt,name=hour_ns,json=hourNs,proto3" json:"hour_ns,omitempty"` // start of the hour
+	Queue         string                 `protobuf:"bytes,6,opt,name=queue,proto3" json:"queue,omitempty"`
+	Model         string                 `protobuf:"bytes,7,opt,name=model,proto3" json:"model,omitempty"`
+	Provider      string                 `protobuf:"bytes,8,opt,name=provider,proto3" json:"provider,omitempty"`
+	Meter         uint32                 `protobuf:"varint,9,opt,name=meter,proto3" json:"meter,omitempty"`          // number of billing.Meter
+	Quantity      int64                  `protobuf:"zigzag64,10,opt,name=quantity,proto3" json:"quantity,omitempty"` // is added to the sum of the hour; negative = taken away
+	Reason        string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProposeCorrection) Reset() {
+	*x = ProposeCorrection{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProposeCorrection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProposeCorrection) ProtoMessage() {}
+
+func (x *ProposeCorrection) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProposeCorrection.ProtoReflect.Descriptor instead.
+func (*ProposeCorrection) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *ProposeCorrection) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ProposeCorrection) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ProposeCorrection) GetOrg() string {
+	if x != nil {
+		return x.Org
+	}
+	return ""
+}
+
+func (x *ProposeCorrection) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ProposeCorrection) GetHourNs() int64 {
+	if x != nil {
+		return x.HourNs
+	}
+	return 0
+}
+
+func (x *ProposeCorrection) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ProposeCorrection) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *ProposeCorrection) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *ProposeCorrection) GetMeter() uint32 {
+	if x != nil {
+		return x.Meter
+	}
+	return 0
+}
+
+func (x *ProposeCorrection) GetQuantity() int64 {
+	if x != nil {
+		return x.Quantity
+	}
+	return 0
+}
+
+func (x *ProposeCorrection) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ProposeCorrectionResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProposeCorrectionResult) Reset() {
+	*x = ProposeCorrectionResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProposeCorrectionResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProposeCorrectionResult) ProtoMessage() {}
+
+func (x *ProposeCorrectionResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProposeCorrectionResult.ProtoReflect.Descriptor instead.
+func (*ProposeCorrectionResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *ProposeCorrectionResult) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// RejectCorrection ends a correction that waits for approval.
+type RejectCorrection struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RejectCorrection) Reset() {
+	*x = RejectCorrection{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RejectCorrection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RejectCorrection) ProtoMessage() {}
+
+func (x *RejectCorrection) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RejectCorrection.ProtoReflect.Descriptor instead.
+func (*RejectCorrection) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *RejectCorrection) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RejectCorrection) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RejectCorrection) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type RejectCorrectionResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RejectCorrectionResult) Reset() {
+	*x = RejectCorrectionResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RejectCorrectionResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RejectCorrectionResult) ProtoMessage() {}
+
+func (x *RejectCorrectionResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RejectCorrectionResult.ProtoReflect.Descriptor instead.
+func (*RejectCorrectionResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{90}
+}
+
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
 
 const file_controlplane_store_ops_proto_rawDesc = "" +
@@ -5522,7 +5788,27 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"CloseMonth\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x15\n" +
 	"\x06end_ns\x18\x02 \x01(\x03R\x05endNs\"\x12\n" +
-	"\x10CloseMonthResultB+Z)github.com/corvo/corvo/controlplane/storeb\x06proto3"
+	"\x10CloseMonthResult\"\xaf\x02\n" +
+	"\x11ProposeCorrection\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x10\n" +
+	"\x03org\x18\x03 \x01(\tR\x03org\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x17\n" +
+	"\ahour_ns\x18\x05 \x01(\x03R\x06hourNs\x12\x14\n" +
+	"\x05queue\x18\x06 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05model\x18\a \x01(\tR\x05model\x12\x1a\n" +
+	"\bprovider\x18\b \x01(\tR\bprovider\x12\x14\n" +
+	"\x05meter\x18\t \x01(\rR\x05meter\x12\x1a\n" +
+	"\bquantity\x18\n" +
+	" \x01(\x12R\bquantity\x12\x16\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\")\n" +
+	"\x17ProposeCorrectionResult\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"k\n" +
+	"\x10RejectCorrection\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x18\n" +
+	"\x16RejectCorrectionResultB+Z)github.com/corvo/corvo/controlplane/storeb\x06proto3"
 
 var (
 	file_controlplane_store_ops_proto_rawDescOnce sync.Once
@@ -5536,95 +5822,99 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
 var file_controlplane_store_ops_proto_goTypes = []any{
-	(*Idempotency)(nil),            // 0: corvo.controlplane.v1.Idempotency
-	(*Meta)(nil),                   // 1: corvo.controlplane.v1.Meta
-	(*Spec)(nil),                   // 2: corvo.controlplane.v1.Spec
-	(*Credential)(nil),             // 3: corvo.controlplane.v1.Credential
-	(*StartTerm)(nil),              // 4: corvo.controlplane.v1.StartTerm
-	(*StartTermResult)(nil),        // 5: corvo.controlplane.v1.StartTermResult
-	(*CreateOrg)(nil),              // 6: corvo.controlplane.v1.CreateOrg
-	(*CreateOrgResult)(nil),        // 7: corvo.controlplane.v1.CreateOrgResult
-	(*CreateNamespace)(nil),        // 8: corvo.controlplane.v1.CreateNamespace
-	(*CreateNamespaceResult)(nil),  // 9: corvo.controlplane.v1.CreateNamespaceResult
-	(*UpdateNamespace)(nil),        // 10: corvo.controlplane.v1.UpdateNamespace
-	(*UpdateNamespaceResult)(nil),  // 11: corvo.controlplane.v1.UpdateNamespaceResult
-	(*DeleteNamespace)(nil),        // 12: corvo.controlplane.v1.DeleteNamespace
-	(*DeleteNamespaceResult)(nil),  // 13: corvo.controlplane.v1.DeleteNamespaceResult
-	(*PlaceNamespace)(nil),         // 14: corvo.controlplane.v1.PlaceNamespace
-	(*PlaceNamespaceResult)(nil),   // 15: corvo.controlplane.v1.PlaceNamespaceResult
-	(*FoundNamespace)(nil),         // 16: corvo.controlplane.v1.FoundNamespace
-	(*FoundNamespaceResult)(nil),   // 17: corvo.controlplane.v1.FoundNamespaceResult
-	(*SettleNamespace)(nil),        // 18: corvo.controlplane.v1.SettleNamespace
-	(*SettleNamespaceResult)(nil),  // 19: corvo.controlplane.v1.SettleNamespaceResult
-	(*RemoveNamespace)(nil),        // 20: corvo.controlplane.v1.RemoveNamespace
-	(*RemoveNamespaceResult)(nil),  // 21: corvo.controlplane.v1.RemoveNamespaceResult
-	(*RecoverNamespace)(nil),       // 22: corvo.controlplane.v1.RecoverNamespace
-	(*RecoverNamespaceResult)(nil), // 23: corvo.controlplane.v1.RecoverNamespaceResult
-	(*PauseReconcile)(nil),         // 24: corvo.controlplane.v1.PauseReconcile
-	(*PauseReconcileResult)(nil),   // 25: corvo.controlplane.v1.PauseReconcileResult
-	(*ResumeReconcile)(nil),        // 26: corvo.controlplane.v1.ResumeReconcile
-	(*ResumeReconcileResult)(nil),  // 27: corvo.controlplane.v1.ResumeReconcileResult
-	(*SetPlan)(nil),                // 28: corvo.controlplane.v1.SetPlan
-	(*SetPlanResult)(nil),          // 29: corvo.controlplane.v1.SetPlanResult
-	(*CreateCredential)(nil),       // 30: corvo.controlplane.v1.CreateCredential
-	(*CreateCredentialResult)(nil), // 31: corvo.controlplane.v1.CreateCredentialResult
-	(*RotateCredential)(nil),       // 32: corvo.controlplane.v1.RotateCredential
-	(*RotateCredentialResult)(nil), // 33: corvo.controlplane.v1.RotateCredentialResult
-	(*RevokeCredential)(nil),       // 34: corvo.controlplane.v1.RevokeCredential
-	(*RevokeCredentialResult)(nil), // 35: corvo.controlplane.v1.RevokeCredentialResult
-	(*SetCredential)(nil),          // 36: corvo.controlplane.v1.SetCredential
-	(*SetCredentialResult)(nil),    // 37: corvo.controlplane.v1.SetCredentialResult
-	(*CreateHost)(nil),             // 38: corvo.controlplane.v1.CreateHost
-	(*CreateHostResult)(nil),       // 39: corvo.controlplane.v1.CreateHostResult
-	(*JoinHost)(nil),               // 40: corvo.controlplane.v1.JoinHost
-	(*JoinHostResult)(nil),         // 41: corvo.controlplane.v1.JoinHostResult
-	(*RemoveHost)(nil),             // 42: corvo.controlplane.v1.RemoveHost
-	(*RemoveHostResult)(nil),       // 43: corvo.controlplane.v1.RemoveHostResult
-	(*DrainHost)(nil),              // 44: corvo.controlplane.v1.DrainHost
-	(*DrainHostResult)(nil),        // 45: corvo.controlplane.v1.DrainHostResult
-	(*UndrainHost)(nil),            // 46: corvo.controlplane.v1.UndrainHost
-	(*UndrainHostResult)(nil),      // 47: corvo.controlplane.v1.UndrainHostResult
-	(*RaiseLevel)(nil),             // 48: corvo.controlplane.v1.RaiseLevel
-	(*RaiseLevelResult)(nil),       // 49: corvo.controlplane.v1.RaiseLevelResult
-	(*RemoveProcess)(nil),          // 50: corvo.controlplane.v1.RemoveProcess
-	(*RemoveProcessResult)(nil),    // 51: corvo.controlplane.v1.RemoveProcessResult
-	(*UsageRow)(nil),               // 52: corvo.controlplane.v1.UsageRow
-	(*ApplyUsage)(nil),             // 53: corvo.controlplane.v1.ApplyUsage
-	(*ApplyUsageResult)(nil),       // 54: corvo.controlplane.v1.ApplyUsageResult
-	(*UsageClaim)(nil),             // 55: corvo.controlplane.v1.UsageClaim
-	(*RecordClaims)(nil),           // 56: corvo.controlplane.v1.RecordClaims
-	(*RecordClaimsResult)(nil),     // 57: corvo.controlplane.v1.RecordClaimsResult
-	(*SetAsideUsage)(nil),          // 58: corvo.controlplane.v1.SetAsideUsage
-	(*SetAsideUsageResult)(nil),    // 59: corvo.controlplane.v1.SetAsideUsageResult
-	(*RemoveAsideUsage)(nil),       // 60: corvo.controlplane.v1.RemoveAsideUsage
-	(*RemoveAsideUsageResult)(nil), // 61: corvo.controlplane.v1.RemoveAsideUsageResult
-	(*AddSigningKey)(nil),          // 62: corvo.controlplane.v1.AddSigningKey
-	(*AddSigningKeyResult)(nil),    // 63: corvo.controlplane.v1.AddSigningKeyResult
-	(*AddFleetRoot)(nil),           // 64: corvo.controlplane.v1.AddFleetRoot
-	(*AddFleetRootResult)(nil),     // 65: corvo.controlplane.v1.AddFleetRootResult
-	(*RotateFleetRoot)(nil),        // 66: corvo.controlplane.v1.RotateFleetRoot
-	(*RotateFleetRootResult)(nil),  // 67: corvo.controlplane.v1.RotateFleetRootResult
-	(*SwitchFleetRoot)(nil),        // 68: corvo.controlplane.v1.SwitchFleetRoot
-	(*SwitchFleetRootResult)(nil),  // 69: corvo.controlplane.v1.SwitchFleetRootResult
-	(*RetireFleetRoot)(nil),        // 70: corvo.controlplane.v1.RetireFleetRoot
-	(*RetireFleetRootResult)(nil),  // 71: corvo.controlplane.v1.RetireFleetRootResult
-	(*Refusal)(nil),                // 72: corvo.controlplane.v1.Refusal
-	(*RecordRefusals)(nil),         // 73: corvo.controlplane.v1.RecordRefusals
-	(*RecordRefusalsResult)(nil),   // 74: corvo.controlplane.v1.RecordRefusalsResult
-	(*PutRole)(nil),                // 75: corvo.controlplane.v1.PutRole
-	(*PutRoleResult)(nil),          // 76: corvo.controlplane.v1.PutRoleResult
-	(*DeleteRole)(nil),             // 77: corvo.controlplane.v1.DeleteRole
-	(*DeleteRoleResult)(nil),       // 78: corvo.controlplane.v1.DeleteRoleResult
-	(*GrantCredit)(nil),            // 79: corvo.controlplane.v1.GrantCredit
-	(*GrantCreditResult)(nil),      // 80: corvo.controlplane.v1.GrantCreditResult
-	(*ApproveRequest)(nil),         // 81: corvo.controlplane.v1.ApproveRequest
-	(*ApproveRequestResult)(nil),   // 82: corvo.controlplane.v1.ApproveRequestResult
-	(*RevokeCredit)(nil),           // 83: corvo.controlplane.v1.RevokeCredit
-	(*RevokeCreditResult)(nil),     // 84: corvo.controlplane.v1.RevokeCreditResult
-	(*CloseMonth)(nil),             // 85: corvo.controlplane.v1.CloseMonth
-	(*CloseMonthResult)(nil),       // 86: corvo.controlplane.v1.CloseMonthResult
+	(*Idempotency)(nil),             // 0: corvo.controlplane.v1.Idempotency
+	(*Meta)(nil),                    // 1: corvo.controlplane.v1.Meta
+	(*Spec)(nil),                    // 2: corvo.controlplane.v1.Spec
+	(*Credential)(nil),              // 3: corvo.controlplane.v1.Credential
+	(*StartTerm)(nil),               // 4: corvo.controlplane.v1.StartTerm
+	(*StartTermResult)(nil),         // 5: corvo.controlplane.v1.StartTermResult
+	(*CreateOrg)(nil),               // 6: corvo.controlplane.v1.CreateOrg
+	(*CreateOrgResult)(nil),         // 7: corvo.controlplane.v1.CreateOrgResult
+	(*CreateNamespace)(nil),         // 8: corvo.controlplane.v1.CreateNamespace
+	(*CreateNamespaceResult)(nil),   // 9: corvo.controlplane.v1.CreateNamespaceResult
+	(*UpdateNamespace)(nil),         // 10: corvo.controlplane.v1.UpdateNamespace
+	(*UpdateNamespaceResult)(nil),   // 11: corvo.controlplane.v1.UpdateNamespaceResult
+	(*DeleteNamespace)(nil),         // 12: corvo.controlplane.v1.DeleteNamespace
+	(*DeleteNamespaceResult)(nil),   // 13: corvo.controlplane.v1.DeleteNamespaceResult
+	(*PlaceNamespace)(nil),          // 14: corvo.controlplane.v1.PlaceNamespace
+	(*PlaceNamespaceResult)(nil),    // 15: corvo.controlplane.v1.PlaceNamespaceResult
+	(*FoundNamespace)(nil),          // 16: corvo.controlplane.v1.FoundNamespace
+	(*FoundNamespaceResult)(nil),    // 17: corvo.controlplane.v1.FoundNamespaceResult
+	(*SettleNamespace)(nil),         // 18: corvo.controlplane.v1.SettleNamespace
+	(*SettleNamespaceResult)(nil),   // 19: corvo.controlplane.v1.SettleNamespaceResult
+	(*RemoveNamespace)(nil),         // 20: corvo.controlplane.v1.RemoveNamespace
+	(*RemoveNamespaceResult)(nil),   // 21: corvo.controlplane.v1.RemoveNamespaceResult
+	(*RecoverNamespace)(nil),        // 22: corvo.controlplane.v1.RecoverNamespace
+	(*RecoverNamespaceResult)(nil),  // 23: corvo.controlplane.v1.RecoverNamespaceResult
+	(*PauseReconcile)(nil),          // 24: corvo.controlplane.v1.PauseReconcile
+	(*PauseReconcileResult)(nil),    // 25: corvo.controlplane.v1.PauseReconcileResult
+	(*ResumeReconcile)(nil),         // 26: corvo.controlplane.v1.ResumeReconcile
+	(*ResumeReconcileResult)(nil),   // 27: corvo.controlplane.v1.ResumeReconcileResult
+	(*SetPlan)(nil),                 // 28: corvo.controlplane.v1.SetPlan
+	(*SetPlanResult)(nil),           // 29: corvo.controlplane.v1.SetPlanResult
+	(*CreateCredential)(nil),        // 30: corvo.controlplane.v1.CreateCredential
+	(*CreateCredentialResult)(nil),  // 31: corvo.controlplane.v1.CreateCredentialResult
+	(*RotateCredential)(nil),        // 32: corvo.controlplane.v1.RotateCredential
+	(*RotateCredentialResult)(nil),  // 33: corvo.controlplane.v1.RotateCredentialResult
+	(*RevokeCredential)(nil),        // 34: corvo.controlplane.v1.RevokeCredential
+	(*RevokeCredentialResult)(nil),  // 35: corvo.controlplane.v1.RevokeCredentialResult
+	(*SetCredential)(nil),           // 36: corvo.controlplane.v1.SetCredential
+	(*SetCredentialResult)(nil),     // 37: corvo.controlplane.v1.SetCredentialResult
+	(*CreateHost)(nil),              // 38: corvo.controlplane.v1.CreateHost
+	(*CreateHostResult)(nil),        // 39: corvo.controlplane.v1.CreateHostResult
+	(*JoinHost)(nil),                // 40: corvo.controlplane.v1.JoinHost
+	(*JoinHostResult)(nil),          // 41: corvo.controlplane.v1.JoinHostResult
+	(*RemoveHost)(nil),              // 42: corvo.controlplane.v1.RemoveHost
+	(*RemoveHostResult)(nil),        // 43: corvo.controlplane.v1.RemoveHostResult
+	(*DrainHost)(nil),               // 44: corvo.controlplane.v1.DrainHost
+	(*DrainHostResult)(nil),         // 45: corvo.controlplane.v1.DrainHostResult
+	(*UndrainHost)(nil),             // 46: corvo.controlplane.v1.UndrainHost
+	(*UndrainHostResult)(nil),       // 47: corvo.controlplane.v1.UndrainHostResult
+	(*RaiseLevel)(nil),              // 48: corvo.controlplane.v1.RaiseLevel
+	(*RaiseLevelResult)(nil),        // 49: corvo.controlplane.v1.RaiseLevelResult
+	(*RemoveProcess)(nil),           // 50: corvo.controlplane.v1.RemoveProcess
+	(*RemoveProcessResult)(nil),     // 51: corvo.controlplane.v1.RemoveProcessResult
+	(*UsageRow)(nil),                // 52: corvo.controlplane.v1.UsageRow
+	(*ApplyUsage)(nil),              // 53: corvo.controlplane.v1.ApplyUsage
+	(*ApplyUsageResult)(nil),        // 54: corvo.controlplane.v1.ApplyUsageResult
+	(*UsageClaim)(nil),              // 55: corvo.controlplane.v1.UsageClaim
+	(*RecordClaims)(nil),            // 56: corvo.controlplane.v1.RecordClaims
+	(*RecordClaimsResult)(nil),      // 57: corvo.controlplane.v1.RecordClaimsResult
+	(*SetAsideUsage)(nil),           // 58: corvo.controlplane.v1.SetAsideUsage
+	(*SetAsideUsageResult)(nil),     // 59: corvo.controlplane.v1.SetAsideUsageResult
+	(*RemoveAsideUsage)(nil),        // 60: corvo.controlplane.v1.RemoveAsideUsage
+	(*RemoveAsideUsageResult)(nil),  // 61: corvo.controlplane.v1.RemoveAsideUsageResult
+	(*AddSigningKey)(nil),           // 62: corvo.controlplane.v1.AddSigningKey
+	(*AddSigningKeyResult)(nil),     // 63: corvo.controlplane.v1.AddSigningKeyResult
+	(*AddFleetRoot)(nil),            // 64: corvo.controlplane.v1.AddFleetRoot
+	(*AddFleetRootResult)(nil),      // 65: corvo.controlplane.v1.AddFleetRootResult
+	(*RotateFleetRoot)(nil),         // 66: corvo.controlplane.v1.RotateFleetRoot
+	(*RotateFleetRootResult)(nil),   // 67: corvo.controlplane.v1.RotateFleetRootResult
+	(*SwitchFleetRoot)(nil),         // 68: corvo.controlplane.v1.SwitchFleetRoot
+	(*SwitchFleetRootResult)(nil),   // 69: corvo.controlplane.v1.SwitchFleetRootResult
+	(*RetireFleetRoot)(nil),         // 70: corvo.controlplane.v1.RetireFleetRoot
+	(*RetireFleetRootResult)(nil),   // 71: corvo.controlplane.v1.RetireFleetRootResult
+	(*Refusal)(nil),                 // 72: corvo.controlplane.v1.Refusal
+	(*RecordRefusals)(nil),          // 73: corvo.controlplane.v1.RecordRefusals
+	(*RecordRefusalsResult)(nil),    // 74: corvo.controlplane.v1.RecordRefusalsResult
+	(*PutRole)(nil),                 // 75: corvo.controlplane.v1.PutRole
+	(*PutRoleResult)(nil),           // 76: corvo.controlplane.v1.PutRoleResult
+	(*DeleteRole)(nil),              // 77: corvo.controlplane.v1.DeleteRole
+	(*DeleteRoleResult)(nil),        // 78: corvo.controlplane.v1.DeleteRoleResult
+	(*GrantCredit)(nil),             // 79: corvo.controlplane.v1.GrantCredit
+	(*GrantCreditResult)(nil),       // 80: corvo.controlplane.v1.GrantCreditResult
+	(*ApproveRequest)(nil),          // 81: corvo.controlplane.v1.ApproveRequest
+	(*ApproveRequestResult)(nil),    // 82: corvo.controlplane.v1.ApproveRequestResult
+	(*RevokeCredit)(nil),            // 83: corvo.controlplane.v1.RevokeCredit
+	(*RevokeCreditResult)(nil),      // 84: corvo.controlplane.v1.RevokeCreditResult
+	(*CloseMonth)(nil),              // 85: corvo.controlplane.v1.CloseMonth
+	(*CloseMonthResult)(nil),        // 86: corvo.controlplane.v1.CloseMonthResult
+	(*ProposeCorrection)(nil),       // 87: corvo.controlplane.v1.ProposeCorrection
+	(*ProposeCorrectionResult)(nil), // 88: corvo.controlplane.v1.ProposeCorrectionResult
+	(*RejectCorrection)(nil),        // 89: corvo.controlplane.v1.RejectCorrection
+	(*RejectCorrectionResult)(nil),  // 90: corvo.controlplane.v1.RejectCorrectionResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -5674,11 +5964,13 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	1,  // 44: corvo.controlplane.v1.ApproveRequest.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 45: corvo.controlplane.v1.RevokeCredit.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 46: corvo.controlplane.v1.CloseMonth.meta:type_name -> corvo.controlplane.v1.Meta
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	1,  // 47: corvo.controlplane.v1.ProposeCorrection.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 48: corvo.controlplane.v1.RejectCorrection.meta:type_name -> corvo.controlplane.v1.Meta
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -5693,7 +5985,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   87,
+			NumMessages:   91,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

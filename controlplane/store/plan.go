@@ -67,8 +67,8 @@ func planChanges(q querier, org tenancy.OrgID) (all []PlanChange, err error) {
 type MonthUsage struct {
 	Usage   []billing.HourUsage
 	History []billing.PlanChange
-	// AsOfNs is the time of the last frame of the organisation's namespaces that was applied or set aside, whatever its
-	// hours; 0 = never.
+	// AsOfNs is the time of the last frame of the organisation's namespaces that was applied or set aside, or of their last
+	// correction, whatever its hours; 0 = never.
 	AsOfNs int64
 	// Credits are the rests of the active credits that do not expire before the month ends.
 	Credits money.Count

@@ -199,3 +199,29 @@ CREATE TABLE IF NOT EXISTS plan_changes (
     at_ns     INTEGER NOT NULL,
     PRIMARY KEY (org, from_ns)
 ) STRICT, WITHOUT ROWID;
+
+-- The corrections of usage. One that is applied has a row in the journal, with the stream correction/<id>.
+CREATE TABLE IF NOT EXISTS usage_corrections (
+    id         TEXT PRIMARY KEY,
+    org        TEXT NOT NULL,
+    namespace  TEXT NOT NULL,
+    hour_ns    INTEGER NOT NULL,
+    queue      TEXT NOT NULL,
+    model      TEXT NOT NULL,
+    provider   TEXT NOT NULL,
+    meter      INTEGER NOT NULL, -- number of billing.Meter
+    quantity   INTEGER NOT NULL, -- negative = taken away
+    reason     TEXT NOT NULL,
+    status     TEXT NOT NULL,    -- pending, applied or rejected
+    principal  TEXT NOT NULL,    -- who proposed it
+    created_ns INTEGER NOT NULL,
+    decider    TEXT NOT NULL,    -- who approved or rejected it; '' = it is pending
+    decided_ns INTEGER NOT NULL, -- 0 = it is pending
+    rejection  TEXT NOT NULL     -- reason of the rejection
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS usage_corrections_org ON usage_corrections (org, id);
+CREATE INDEX IF NOT EXISTS usage_corrections_pending ON usage_corrections (org) WHERE status = 'pending';
+CREATE INDEX IF NOT EXISTS usage_corrections_applied ON usage_corrections (namespace, hour_ns) WHERE status = 'applied';
+CREATE TRIGGER IF NOT EXISTS usage_corrections_update BEFORE UPDATE ON usage_corrections
+    WHEN OLD.status <> 'pending' BEGIN SELECT RAISE(ABORT, 'a decided correction is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS usage_corrections_delete BEFORE DELETE ON usage_corrections BEGIN SELECT RAISE(ABORT, 'a correction is never deleted'); END;

@@ -34,10 +34,11 @@ var seeds = flag.Uint64("sim.seeds", 4, "histories that TestSimulation plays")
 // the groups of the same incarnations.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	var changes, expired, approved atomic.Int64
+	var changes, expired, approved, corrected atomic.Int64
 	t.Cleanup(func() {
-		if changes.Load() == 0 || expired.Load() == 0 || approved.Load() == 0 {
-			t.Errorf("the histories are poor: %d members have left, %d credits have expired, %d were approved", changes.Load(), expired.Load(), approved.Load())
+		if changes.Load() == 0 || expired.Load() == 0 || approved.Load() == 0 || corrected.Load() == 0 {
+			t.Errorf("the histories are poor: %d members have left, %d credits have expired, %d requests were approved, %d corrections of usage among them",
+				changes.Load(), expired.Load(), approved.Load(), corrected.Load())
 		}
 	})
 	for seed := range *seeds {
@@ -45,7 +46,7 @@ func TestSimulation(t *testing.T) {
 			t.Parallel()
 			s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), clockNs: epochNs, steady: newWorld(t), troubled: newWorld(t), counts: map[string]int{}, founders: map[string]string{}}
 			for _, w := range []*world{s.steady, s.troubled} {
-				w.limits = limits{orgs: 5, namespaces: 6, hosts: 5, stores: 3, keys: 6, roles: 2, signingKeys: 4, idempotency: 12, credits: 3, sole: 10,
+				w.limits = limits{orgs: 5, namespaces: 6, hosts: 5, stores: 3, keys: 6, roles: 2, signingKeys: 4, idempotency: 12, credits: 3, corrections: 3, sole: 10,
 					aside: AsideTotals{Frames: 3, Bytes: 5}, namespaceAside: AsideTotals{Frames: 2, Bytes: 4}}
 			}
 			for range 100 {
@@ -55,6 +56,9 @@ func TestSimulation(t *testing.T) {
 			s.compare()
 			changes.Add(int64(s.counts["leaving"]))
 			approved.Add(int64(s.counts["*store.ApproveRequest"]))
+			corrected.Add(ask(s.steady, func(r reader) (int64, error) {
+				return number(r, "SELECT COUNT(*) FROM usage_corrections WHERE status = ?", CorrectionApplied)
+			}))
 			expired.Add(ask(s.steady, func(r reader) (int64, error) {
 				return number(r, "SELECT COUNT(*) FROM credits WHERE status = ? AND granted_ns > 0", CreditExpired)
 			}))
@@ -321,8 +325,11 @@ func (s *simulation) meta() *Meta {
 // draw returns an op that may or may not fit the state.
 func (s *simulation) draw() op {
 	o := s.drawBare()
-	if s.rng.IntN(9) == 0 {
+	switch s.rng.IntN(18) {
+	case 0, 1:
 		o = s.drawCredit()
+	case 2, 3:
+		o = s.drawCorrection(s.someNamespace())
 	}
 	o.ProtoReflect().Set(o.ProtoReflect().Descriptor().Fields().ByNumber(1), protoreflect.ValueOfMessage(s.meta().ProtoReflect()))
 	return o

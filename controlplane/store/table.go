@@ -54,6 +54,9 @@ const (
 	numRevokeCredit     entry.Number = 43
 	numCloseMonth       entry.Number = 44
 	numRecordClaims     entry.Number = 45
+
+	numProposeCorrection entry.Number = 46
+	numRejectCorrection  entry.Number = 47
 )
 
 // The classes of the ops. Ops of the leader, of hosts and of the reconciler come before the requests of
@@ -114,6 +117,9 @@ var table = optable.New([]*kind{
 	numApproveRequest:   newKind("approve-request", people, (*ApproveRequest).Apply),
 	numRevokeCredit:     newKind("revoke-credit", people, (*RevokeCredit).Apply),
 	numCloseMonth:       newKind("close-month", people, (*CloseMonth).Apply),
+
+	numProposeCorrection: newKind("propose-correction", people, (*ProposeCorrection).Apply),
+	numRejectCorrection:  newKind("reject-correction", people, (*RejectCorrection).Apply),
 })
 
 // op is one change.

@@ -174,7 +174,7 @@ func FuzzOps(f *testing.F) {
 	for _, k := range table.Rows() {
 		f.Add(uint32(k.Number), []byte{})
 	}
-	for _, o := range []op{newOrg("a"), newNamespace("org_a", "n"), newHost("h"), newKey("ns", "ns_n", "k"), frame("ns_n", 1, 2, usageRow("q", "m", 1)), credited("a", "c", 1), closing("2023-10")} {
+	for _, o := range []op{newOrg("a"), newNamespace("org_a", "n"), newHost("h"), newKey("ns", "ns_n", "k"), frame("ns_n", 1, 2, usageRow("q", "m", 1)), credited("a", "c", 1), closing("2023-10"), correcting("u", 1)} {
 		data, err := optable.Marshal(o)
 		if err != nil {
 			f.Fatal(err)

@@ -69,8 +69,10 @@ func (q UsageQuery) validate() error {
 type UsageSums struct {
 	Total  billing.Totals
 	Groups []UsageGroup // ordered by key; none without GroupBy
-	// AsOfNs is the time of the last frame of the namespaces that was applied or set aside, whatever its
-	// hours; 0 = never.
+	// Corrected sums the corrections that Total contains. It is negative for a meter of which more was taken away.
+	Corrected billing.Totals
+	// AsOfNs is the time of the last frame of the namespaces that was applied or set aside, or of their last correction,
+	// whatever its hours; 0 = never.
 	AsOfNs int64
 }
 
@@ -92,8 +94,9 @@ func usage(r querier, q UsageQuery) (out UsageSums, err error) {
 		return out, err
 	}
 	// SQLite refuses a sum of more than 63 bits, so that it sums the halves of the quantities.
+	args = append(args, q.FromNs, q.ToNs)
 	sums, err := list(r, scanUsageSum, "SELECT "+usageKeys[q.GroupBy]+" AS key, meter, SUM(quantity >> 31), SUM(quantity & 2147483647) FROM usage_hourly WHERE namespace IN ("+
-		namespaces+") AND hour_ns >= ? AND hour_ns < ? GROUP BY 1, 2 ORDER BY 1, 2", append(args, q.FromNs, q.ToNs)...)
+		namespaces+") AND hour_ns >= ? AND hour_ns < ? GROUP BY 1, 2 ORDER BY 1, 2", args...)
 	if err != nil {
 		return out, err
 	}
@@ -112,10 +115,11 @@ func usage(r querier, q UsageQuery) (out UsageSums, err error) {
 	if q.GroupBy == "" {
 		out.Groups = nil
 	}
+	out.Corrected, err = corrected(r, namespaces, args)
 	return out, err
 }
 
-// usageAsOf returns the time of the last frame of namespaces, given as the SQL and arguments of usageOf; 0 = none.
+// usageAsOf returns the time of the last frame or correction of namespaces, given as the SQL and arguments of usageOf; 0 = none.
 func usageAsOf(r querier, namespaces string, args []any) (int64, error) {
 	return number(r, "SELECT COALESCE(MAX(applied_ns), 0) FROM usage_sources WHERE namespace IN ("+namespaces+")", args...)
 }

@@ -231,7 +231,7 @@ func TestUsageGroups(t *testing.T) {
 	}
 }
 
-// checkProjection sums the journal and compares it with the projection, row by row.
+// checkProjection sums the journal and compares it with the projection, row by row. No sum is negative.
 func checkProjection(t testing.TB, m *machine) {
 	t.Helper()
 	type key struct{ namespace, queue, model, provider string }
@@ -249,7 +249,11 @@ func checkProjection(t testing.TB, m *machine) {
 				if err := rows.Scan(&k.namespace, &hour, &k.queue, &k.model, &k.provider, &meter, &high, &low); err != nil {
 					return err
 				}
-				all = append(all, fmt.Sprint(k, hour, meter, money.CountOfHalves(high, low)))
+				sum := money.CountOfHalves(high, low)
+				if sum.Negative() {
+					return fmt.Errorf("the sum of meter %d of %+v in the hour %d is %s", meter, k, hour, sum)
+				}
+				all = append(all, fmt.Sprint(k, hour, meter, sum))
 			}
 			return rows.Err()
 		})

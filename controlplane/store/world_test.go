@@ -243,7 +243,7 @@ var tables = []string{
 	"meta ORDER BY one", "orgs ORDER BY id", "namespaces ORDER BY id", "operations ORDER BY id", "hosts ORDER BY id",
 	"credentials ORDER BY id", "roles ORDER BY namespace, name", "ended_credentials ORDER BY id", "usage_sources ORDER BY namespace, stream, incarnation",
 	"usage_journal ORDER BY namespace, stream, incarnation, to_seq, row_no", "usage_frames ORDER BY namespace, stream, incarnation, to_seq", "usage_claims ORDER BY namespace, stream",
-	"usage_aside ORDER BY seq",
+	"usage_aside ORDER BY seq", "usage_corrections ORDER BY id",
 	"usage_hourly ORDER BY namespace, hour_ns, queue, model, provider, part", "audit ORDER BY seq",
 	"idempotency ORDER BY principal, key", "signing_keys ORDER BY number",
 	"fleet_roots ORDER BY fingerprint", "stores ORDER BY id", "members ORDER BY namespace, store", "configurations ORDER BY namespace", "foundings ORDER BY namespace", "recoveries ORDER BY namespace", "pauses ORDER BY namespace", "drains ORDER BY host", "zones ORDER BY host", "feature_levels ORDER BY level",
