@@ -39,7 +39,10 @@ type UsageReport struct {
 	To     Time         `json:"to"`
 	Totals UsageTotals  `json:"totals"`
 	Groups []UsageGroup `json:"groups"` // ordered by key
-	// AsOf is the time at which the control plane applied the newest usage; absent if there is none. Hosts
+	// Corrected sums the corrections of operators that the totals and groups contain; negative = more was taken away. The rest
+	// of the totals is usage that hosts and gateways counted, however late it came.
+	Corrected UsageTotals `json:"corrected"`
+	// AsOf is the time at which the control plane applied the newest usage or correction; absent if there is none. Hosts
 	// deliver usage within seconds while they reach the control plane.
 	AsOf *Time `json:"as_of,omitempty"`
 	// CompleteUntil is the least claim of all sources: an hour that ends by then gets no more usage. It is usually a few

@@ -44,6 +44,8 @@ type (
 	clusterPage   api.Page[api.CloudCluster]
 	asidePage     api.Page[api.AsideUsage]
 	creditPage    api.Page[api.Credit]
+
+	correctionPage api.Page[api.Correction]
 )
 
 // cursor is the decoded text of a cursor: a position in one list. Other lists refuse it.

@@ -10,6 +10,8 @@ const (
 	hostPrefix      = "host_"
 	gatewayPrefix   = "gw_"
 	creditPrefix    = "cr_"
+
+	correctionPrefix = "uc_"
 )
 
 func (s *Server) newID(prefix string) (string, error) {

@@ -109,6 +109,7 @@ func (s *Server) routes() []serve.Route {
 	built = append(built, s.roleRoutes()...)
 	built = append(built, s.operatorRoutes()...)
 	built = append(built, s.creditRoutes()...)
+	built = append(built, s.correctionRoutes()...)
 	built = append(built, s.ledgerRoutes()...)
 	built = append(built, s.hostDrainRoutes()...)
 	built = append(built, s.fleetRootRoutes()...)

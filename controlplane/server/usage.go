@@ -67,7 +67,7 @@ func (s *Server) writeUsage(w http.ResponseWriter, r *http.Request, q store.Usag
 	if err != nil {
 		return err
 	}
-	report := api.UsageReport{From: timeOf(q.FromNs), To: timeOf(q.ToNs), Totals: toTotals(sums.Total), Groups: []api.UsageGroup{},
+	report := api.UsageReport{From: timeOf(q.FromNs), To: timeOf(q.ToNs), Totals: toTotals(sums.Total), Corrected: toTotals(sums.Corrected), Groups: []api.UsageGroup{},
 		CompleteUntil: timeOf(complete.UntilNs), LateSources: []api.UsageSource{}}
 	for _, late := range complete.Late {
 		report.LateSources = append(report.LateSources, api.UsageSource{Namespace: late.Namespace, Stream: late.Stream, CompleteUntil: timeOf(late.UntilNs)})
