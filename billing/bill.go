@@ -64,7 +64,19 @@ func (b Bill) Use(credits money.Count) money.Nano {
 }
 
 // add appends a line. It computes the line's amount from the other fields.
-func (b *Bill) add(l Line) (money.Nano, error) {
+func (b *Bill) add(l Line) (amount money.Nano, err error) {
+	if l.Amount, err = l.price(); err != nil {
+		return 0, err
+	}
+	b.Lines = append(b.Lines, l)
+	return l.Amount, nil
+}
+
+// price computes the amount of a line from its other fields.
+func (l Line) price() (money.Nano, error) {
+	if l.UnitPrice == money.Min {
+		return 0, tooLarge(l.Item)
+	}
 	amount, err := l.Quantity.Price(max(l.UnitPrice, -l.UnitPrice), l.Per)
 	if err != nil {
 		return 0, tooLarge(l.Item)
@@ -72,8 +84,6 @@ func (b *Bill) add(l Line) (money.Nano, error) {
 	if l.UnitPrice < 0 {
 		amount = -amount
 	}
-	l.Amount = amount
-	b.Lines = append(b.Lines, l)
 	return amount, nil
 }
 
@@ -86,11 +96,7 @@ func (b *Bill) finish() error {
 			return tooLarge("the sum of the lines")
 		}
 	}
-	cents, err := money.CountOf(int64(sum)).Price(1, int64(Cent))
-	if err != nil {
-		return tooLarge("the sum of the lines")
-	}
-	b.Subtotal = cents * Cent // fits, because money.Max is rounded down
-	b.Rounding = b.Subtotal - sum
-	return nil
+	subtotal, err := wholeCents(sum)
+	b.Subtotal, b.Rounding = subtotal, subtotal-sum
+	return err
 }

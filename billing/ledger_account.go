@@ -22,6 +22,7 @@ const (
 	RevenueTokens      Account = 4600
 	RevenueLLM         Account = 4700
 	RevenueFees        Account = 4800
+	RevenueDiscounts   Account = 4900
 	CreditsGranted     Account = 5100
 	RefundsDisputes    Account = 5200
 	BadDebt            Account = 5300
@@ -62,6 +63,7 @@ var Accounts = []AccountDefinition{
 	{RevenueTokens, "revenue_tokens", Credit, "revenue from tokens tracked"},
 	{RevenueLLM, "revenue_llm", Credit, "revenue from LLM cost that is passed through"},
 	{RevenueFees, "revenue_fees", Credit, "revenue from plan fees and unused commitments"},
+	{RevenueDiscounts, "revenue_discounts", Debit, "discounts on usage, which reduce revenue"},
 	{CreditsGranted, "credits_granted", Debit, "credits given, without the rests that were revoked or have expired"},
 	{RefundsDisputes, "refunds_disputes", Debit, "payments given back, and payments lost in disputes"},
 	{BadDebt, "bad_debt", Debit, "receivables that were given up"},
@@ -76,4 +78,27 @@ func (a Account) Definition() (d AccountDefinition, ok bool) {
 		d = Accounts[i]
 	}
 	return d, ok
+}
+
+// revenueOf has the account for the revenue from each meter.
+var revenueOf = [metersEnd]Account{
+	Reports: RevenueTokens, RejectedReports: RevenueTokens, InputTokens: RevenueTokens, OutputTokens: RevenueTokens,
+	CacheCreationTokens: RevenueTokens, CacheReadTokens: RevenueTokens, Cost: RevenueLLM,
+	Requests: RevenueEgress, RequestBytes: RevenueEgress, ResponseBytes: RevenueEgress,
+	JobsEnqueued: RevenueJobs, JobsCompleted: RevenueJobs, ActiveSeconds: RevenueActiveTime,
+	StoredByteSeconds: RevenueStorage, OpenSeconds: RevenueOpenTime,
+}
+
+// account returns the account of a line's item; ok is false for an unknown item.
+func (l Line) account() (a Account, ok bool) {
+	switch l.Item {
+	case ItemFee, ItemMinimum:
+		return RevenueFees, true
+	case ItemDiscount:
+		return RevenueDiscounts, true
+	case ItemBroughtForward:
+		return UnbilledUsage, true
+	}
+	m, ok := MeterNamed(l.Item)
+	return revenueOf[m], ok
 }
