@@ -10,11 +10,13 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/tenancy"
 )
 
 // ApplyUsage adds a frame [from, to] of a source if from follows the last number that was applied or set
 // aside. It adds the rows unchanged to the journal, with the hash that came with them, and to the sums that answer
-// queries. It leaves an audit row only for rows that it sets aside, because no person decided the others.
+// queries. A row of a month that has an invoice is late. ApplyUsage leaves an audit row only for rows that it sets aside,
+// because no person decided the others.
 
 // Validate refuses an op that no state could accept.
 func (o *ApplyUsage) Validate() error {
@@ -104,11 +106,15 @@ func (o *ApplyUsage) Apply(tx *Tx) (*ApplyUsageResult, error) {
 	if err != nil {
 		return nil, err
 	}
+	until, err := invoicedUntil(tx, ns.Org)
+	if err != nil {
+		return nil, err
+	}
 	for i, r := range o.Rows {
 		if o.isAhead(r, tx.clockNs()) {
 			continue
 		}
-		if err := tx.addUsage(o, i, r); err != nil {
+		if err := tx.addUsage(o, i, r, ns.Org, until); err != nil {
 			return nil, err
 		}
 	}
@@ -135,8 +141,9 @@ func (tx *Tx) putSource(namespace, stream, incarnation string, last uint64) erro
 		namespace, stream, incarnation, int64(last), tx.clockNs())
 }
 
-// addUsage adds the i-th row of a frame to the journal and to the sums of its hour.
-func (tx *Tx) addUsage(o *ApplyUsage, i int, r *UsageRow) error {
+// addUsage adds the i-th row of a frame to the journal and to the sums of its hour. The row is late if its hour lies before
+// untilNs, until when its organisation is invoiced.
+func (tx *Tx) addUsage(o *ApplyUsage, i int, r *UsageRow, org tenancy.OrgID, untilNs int64) error {
 	for _, m := range r.metered() {
 		err := tx.put("INSERT INTO usage_journal (namespace, stream, incarnation, to_seq, row_no, meter, from_seq, applied_ns, hour_ns, queue, model, provider, quantity)"+
 			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -145,6 +152,9 @@ func (tx *Tx) addUsage(o *ApplyUsage, i int, r *UsageRow) error {
 			return err
 		}
 		if err := tx.sumUsage(o.Namespace, r, m); err != nil {
+			return err
+		}
+		if err := tx.markLate(org, untilNs, o, i, r.GetHourNs(), m.meter); err != nil {
 			return err
 		}
 	}

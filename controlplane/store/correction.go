@@ -134,7 +134,11 @@ func (tx *Tx) applyCorrection(m *Meta, id string) error {
 	// The correction is a source of its own with one frame of one row, so that all readers of the journal see it.
 	frame := &ApplyUsage{Namespace: string(c.Namespace), Stream: correctionStream + id, From: 1, To: 1}
 	row := &UsageRow{HourNs: c.HourNs, Queue: c.Queue, Model: c.Model, Provider: c.Provider, Meter: uint32(c.Meter), Quantity: c.Quantity}
-	if err := tx.addUsage(frame, 0, row); err != nil {
+	until, err := invoicedUntil(tx, c.Org)
+	if err != nil {
+		return err
+	}
+	if err := tx.addUsage(frame, 0, row, c.Org, until); err != nil {
 		return err
 	}
 	if err := tx.putSource(frame.Namespace, frame.Stream, frame.Incarnation, frame.To); err != nil {

@@ -18,6 +18,7 @@ const (
 	CreditRevoked   = "revoked"   // an operator took the rest back
 	CreditWithdrawn = "withdrawn" // was never active
 	CreditExpired   = "expired"   // the rest went at its expiry
+	CreditUsed      = "used"      // invoices have used all of it
 )
 
 // Credit is an amount that an organisation may use in place of payments.
@@ -32,7 +33,7 @@ type Credit struct {
 	CreatedNs           int64
 	GrantedNs           int64 // when it became active; 0 = never
 	ExpiresNs           int64 // 0 = never
-	EndedNs             int64 // when it was withdrawn, was revoked or has expired; 0 = it has not ended
+	EndedNs             int64 // when it was withdrawn, revoked or used up, or has expired; 0 = it has not ended
 }
 
 const creditColumns = "id, org, currency, amount, rest, reason, status, principal, approver, created_ns, granted_ns, expires_ns, ended_ns"

@@ -51,6 +51,7 @@ const (
 	MaxAction         = 256   // bytes of a refused request's action
 	MaxCode           = 64    // bytes of an error code
 	MaxReason         = 256   // bytes of the reason of a credit or of its revocation
+	MaxPriceVersion   = 128   // bytes of the name of a price version in a line of an invoice
 
 	MaxCorrectionReason = 512 // bytes of the reason of a correction or of its rejection
 

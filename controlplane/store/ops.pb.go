@@ -5419,6 +5419,246 @@ func (*RejectCorrectionResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{90}
 }
 
+// InvoiceLine is a line of an invoice. The fields are those of billing.InvoiceLine.
+type InvoiceLine struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MonthNs       int64                  `protobuf:"varint,1,opt,name=month_ns,json=monthNs,proto3" json:"month_ns,omitempty"` // start of the month of its usage; before the invoice's month = late
+	Item          string                 `protobuf:"bytes,2,opt,name=item,proto3" json:"item,omitempty"`
+	Namespace     string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"` // id; "" = not usage
+	PriceVersion  string                 `protobuf:"bytes,4,opt,name=price_version,json=priceVersion,proto3" json:"price_version,omitempty"`
+	Tier          uint32                 `protobuf:"varint,5,opt,name=tier,proto3" json:"tier,omitempty"`
+	Quantity      string                 `protobuf:"bytes,6,opt,name=quantity,proto3" json:"quantity,omitempty"` // decimal, because it may have 127 bits
+	Per           int64                  `protobuf:"varint,7,opt,name=per,proto3" json:"per,omitempty"`
+	UnitPrice     int64                  `protobuf:"varint,8,opt,name=unit_price,json=unitPrice,proto3" json:"unit_price,omitempty"` // in nano-USD, like the amount
+	Amount        int64                  `protobuf:"varint,9,opt,name=amount,proto3" json:"amount,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InvoiceLine) Reset() {
+	*x = InvoiceLine{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InvoiceLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InvoiceLine) ProtoMessage() {}
+
+func (x *InvoiceLine) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InvoiceLine.ProtoReflect.Descriptor instead.
+func (*InvoiceLine) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *InvoiceLine) GetMonthNs() int64 {
+	if x != nil {
+		return x.MonthNs
+	}
+	return 0
+}
+
+func (x *InvoiceLine) GetItem() string {
+	if x != nil {
+		return x.Item
+	}
+	return ""
+}
+
+func (x *InvoiceLine) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *InvoiceLine) GetPriceVersion() string {
+	if x != nil {
+		return x.PriceVersion
+	}
+	return ""
+}
+
+func (x *InvoiceLine) GetTier() uint32 {
+	if x != nil {
+		return x.Tier
+	}
+	return 0
+}
+
+func (x *InvoiceLine) GetQuantity() string {
+	if x != nil {
+		return x.Quantity
+	}
+	return ""
+}
+
+func (x *InvoiceLine) GetPer() int64 {
+	if x != nil {
+		return x.Per
+	}
+	return 0
+}
+
+func (x *InvoiceLine) GetUnitPrice() int64 {
+	if x != nil {
+		return x.UnitPrice
+	}
+	return 0
+}
+
+func (x *InvoiceLine) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+// FinaliseInvoice makes the invoice of an organisation for a month from the lines that the leader has rated. It is refused
+// as STATE_CONFLICT if the month is not the first one without an invoice, if usage of it may still come, or if the lines
+// were rated from other usage than the state has.
+type FinaliseInvoice struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Org           string                 `protobuf:"bytes,2,opt,name=org,proto3" json:"org,omitempty"`
+	EndNs         int64                  `protobuf:"varint,3,opt,name=end_ns,json=endNs,proto3" json:"end_ns,omitempty"`                  // of the month
+	RatedSha256   []byte                 `protobuf:"bytes,4,opt,name=rated_sha256,json=ratedSha256,proto3" json:"rated_sha256,omitempty"` // of the usage and the plans that the lines were rated from
+	Lines         []*InvoiceLine         `protobuf:"bytes,5,rep,name=lines,proto3" json:"lines,omitempty"`
+	LlmCost       []byte                 `protobuf:"bytes,6,opt,name=llm_cost,json=llmCost,proto3" json:"llm_cost,omitempty"` // billing.LLMCost in JSON
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinaliseInvoice) Reset() {
+	*x = FinaliseInvoice{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinaliseInvoice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinaliseInvoice) ProtoMessage() {}
+
+func (x *FinaliseInvoice) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinaliseInvoice.ProtoReflect.Descriptor instead.
+func (*FinaliseInvoice) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *FinaliseInvoice) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *FinaliseInvoice) GetOrg() string {
+	if x != nil {
+		return x.Org
+	}
+	return ""
+}
+
+func (x *FinaliseInvoice) GetEndNs() int64 {
+	if x != nil {
+		return x.EndNs
+	}
+	return 0
+}
+
+func (x *FinaliseInvoice) GetRatedSha256() []byte {
+	if x != nil {
+		return x.RatedSha256
+	}
+	return nil
+}
+
+func (x *FinaliseInvoice) GetLines() []*InvoiceLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *FinaliseInvoice) GetLlmCost() []byte {
+	if x != nil {
+		return x.LlmCost
+	}
+	return nil
+}
+
+type FinaliseInvoiceResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinaliseInvoiceResult) Reset() {
+	*x = FinaliseInvoiceResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinaliseInvoiceResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinaliseInvoiceResult) ProtoMessage() {}
+
+func (x *FinaliseInvoiceResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinaliseInvoiceResult.ProtoReflect.Descriptor instead.
+func (*FinaliseInvoiceResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *FinaliseInvoiceResult) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
 
 const file_controlplane_store_ops_proto_rawDesc = "" +
@@ -5808,7 +6048,27 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x18\n" +
-	"\x16RejectCorrectionResultB+Z)github.com/corvo/corvo/controlplane/storeb\x06proto3"
+	"\x16RejectCorrectionResult\"\xf8\x01\n" +
+	"\vInvoiceLine\x12\x19\n" +
+	"\bmonth_ns\x18\x01 \x01(\x03R\amonthNs\x12\x12\n" +
+	"\x04item\x18\x02 \x01(\tR\x04item\x12\x1c\n" +
+	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12#\n" +
+	"\rprice_version\x18\x04 \x01(\tR\fpriceVersion\x12\x12\n" +
+	"\x04tier\x18\x05 \x01(\rR\x04tier\x12\x1a\n" +
+	"\bquantity\x18\x06 \x01(\tR\bquantity\x12\x10\n" +
+	"\x03per\x18\a \x01(\x03R\x03per\x12\x1d\n" +
+	"\n" +
+	"unit_price\x18\b \x01(\x03R\tunitPrice\x12\x16\n" +
+	"\x06amount\x18\t \x01(\x03R\x06amount\"\xe3\x01\n" +
+	"\x0fFinaliseInvoice\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x10\n" +
+	"\x03org\x18\x02 \x01(\tR\x03org\x12\x15\n" +
+	"\x06end_ns\x18\x03 \x01(\x03R\x05endNs\x12!\n" +
+	"\frated_sha256\x18\x04 \x01(\fR\vratedSha256\x128\n" +
+	"\x05lines\x18\x05 \x03(\v2\".corvo.controlplane.v1.InvoiceLineR\x05lines\x12\x19\n" +
+	"\bllm_cost\x18\x06 \x01(\fR\allmCost\"/\n" +
+	"\x15FinaliseInvoiceResult\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06numberB+Z)github.com/corvo/corvo/controlplane/storeb\x06proto3"
 
 var (
 	file_controlplane_store_ops_proto_rawDescOnce sync.Once
@@ -5822,7 +6082,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),             // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                    // 1: corvo.controlplane.v1.Meta
@@ -5915,6 +6175,9 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*ProposeCorrectionResult)(nil), // 88: corvo.controlplane.v1.ProposeCorrectionResult
 	(*RejectCorrection)(nil),        // 89: corvo.controlplane.v1.RejectCorrection
 	(*RejectCorrectionResult)(nil),  // 90: corvo.controlplane.v1.RejectCorrectionResult
+	(*InvoiceLine)(nil),             // 91: corvo.controlplane.v1.InvoiceLine
+	(*FinaliseInvoice)(nil),         // 92: corvo.controlplane.v1.FinaliseInvoice
+	(*FinaliseInvoiceResult)(nil),   // 93: corvo.controlplane.v1.FinaliseInvoiceResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -5966,11 +6229,13 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	1,  // 46: corvo.controlplane.v1.CloseMonth.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 47: corvo.controlplane.v1.ProposeCorrection.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 48: corvo.controlplane.v1.RejectCorrection.meta:type_name -> corvo.controlplane.v1.Meta
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	1,  // 49: corvo.controlplane.v1.FinaliseInvoice.meta:type_name -> corvo.controlplane.v1.Meta
+	91, // 50: corvo.controlplane.v1.FinaliseInvoice.lines:type_name -> corvo.controlplane.v1.InvoiceLine
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -5985,7 +6250,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   91,
+			NumMessages:   94,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -4,10 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"time"
 
 	"github.com/corvo/corvo/billing"
-	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -61,56 +59,4 @@ func planChanges(q querier, org tenancy.OrgID) (all []PlanChange, err error) {
 		all = append(all, PlanChange{billing.PlanChange{FromNs: row.fromNs, Plan: row.plan, Overrides: o}, row.principal, row.atNs})
 	}
 	return all, nil
-}
-
-// MonthUsage is what the ledger knows of an organisation's month, at one position of the state.
-type MonthUsage struct {
-	Usage   []billing.HourUsage
-	History []billing.PlanChange
-	// AsOfNs is the time of the last frame of the organisation's namespaces that was applied or set aside, or of their last
-	// correction, whatever its hours; 0 = never.
-	AsOfNs int64
-	// Credits are the rests of the active credits that do not expire before the month ends.
-	Credits money.Count
-}
-
-// MonthUsage returns the usage of an organisation in the calendar month in UTC around a moment, deleted namespaces included,
-// the history of its plan and its credits. It sums over queues, because no line of a bill depends on them. It refuses with NOT_FOUND an
-// unknown organisation.
-func (s *Store) MonthUsage(ctx context.Context, org tenancy.OrgID, month time.Time) (MonthUsage, error) {
-	return read(ctx, s, func(r reader) (m MonthUsage, err error) {
-		namespaces, args, err := usageOf(r, UsageQuery{Org: org})
-		if err != nil {
-			return m, err
-		}
-		changes, err := planChanges(r, org)
-		if err != nil {
-			return m, err
-		}
-		for _, c := range changes {
-			m.History = append(m.History, c.PlanChange)
-		}
-		if m.AsOfNs, err = usageAsOf(r, namespaces, args); err != nil {
-			return m, err
-		}
-		start, end := billing.Month.Window(month, time.UTC)
-		m.Credits, _, err = first(r, scanHalves, "SELECT COALESCE(SUM(rest >> 31), 0), COALESCE(SUM(rest & 2147483647), 0) FROM credits WHERE org = ? AND currency = ? AND (expires_ns = 0 OR expires_ns >= ?)",
-			string(org), billing.USD, end.UnixNano())
-		if err != nil {
-			return m, err
-		}
-		// Only the cost is needed by model. SQLite refuses a sum of more than 63 bits, so that it sums the
-		// halves of the quantities.
-		args = append(append([]any{int64(billing.Cost), int64(billing.Cost)}, args...), start.UnixNano(), end.UnixNano())
-		m.Usage, err = list(r, scanHourUsage, "SELECT hour_ns, namespace, meter, iif(meter = ?, provider, ''), iif(meter = ?, model, ''), SUM(quantity >> 31), SUM(quantity & 2147483647)"+
-			" FROM usage_hourly WHERE namespace IN ("+namespaces+") AND hour_ns >= ? AND hour_ns < ? GROUP BY 1, 2, 3, 4, 5", args...)
-		return m, err
-	})
-}
-
-func scanHourUsage(rows *sql.Rows) (u billing.HourUsage, err error) {
-	var high, low int64
-	err = rows.Scan(&u.HourNs, &u.Namespace, &u.Meter, &u.Provider, &u.Model, &high, &low)
-	u.Quantity = money.CountOfHalves(high, low)
-	return u, err
 }

@@ -225,3 +225,70 @@ CREATE INDEX IF NOT EXISTS usage_corrections_applied ON usage_corrections (names
 CREATE TRIGGER IF NOT EXISTS usage_corrections_update BEFORE UPDATE ON usage_corrections
     WHEN OLD.status <> 'pending' BEGIN SELECT RAISE(ABORT, 'a decided correction is never changed'); END;
 CREATE TRIGGER IF NOT EXISTS usage_corrections_delete BEFORE DELETE ON usage_corrections BEGIN SELECT RAISE(ABORT, 'a correction is never deleted'); END;
+-- The invoices. A month of an organisation without a row has no invoice yet. Only the status ever changes.
+CREATE TABLE IF NOT EXISTS invoices (
+    number       INTEGER PRIMARY KEY, -- from 1, without gaps
+    org          TEXT NOT NULL,
+    start_ns     INTEGER NOT NULL,    -- of the month
+    end_ns       INTEGER NOT NULL,
+    currency     TEXT NOT NULL,
+    status       TEXT NOT NULL,       -- a billing.InvoiceStatus
+    rounding     INTEGER NOT NULL,    -- nano-USD, like the next ones: subtotal = lines + rounding = credits + carried + total
+    subtotal     INTEGER NOT NULL,
+    credits      INTEGER NOT NULL,
+    carried      INTEGER NOT NULL,    -- forward to the next invoice
+    total        INTEGER NOT NULL,
+    llm_cost     BLOB NOT NULL,       -- billing.LLMCost in JSON
+    complete     INTEGER NOT NULL,    -- 0 = the grace ended before all sources were complete
+    rated_sha256 BLOB NOT NULL,       -- of the usage and the plans that the lines were rated from
+    finalised_ns INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS invoices_org ON invoices (org, end_ns);
+CREATE TRIGGER IF NOT EXISTS invoices_update
+    BEFORE UPDATE OF number, org, start_ns, end_ns, currency, rounding, subtotal, credits, carried, total, llm_cost, complete, rated_sha256, finalised_ns ON invoices
+    BEGIN SELECT RAISE(ABORT, 'an invoice is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS invoices_delete BEFORE DELETE ON invoices BEGIN SELECT RAISE(ABORT, 'an invoice keeps its number'); END;
+
+CREATE TABLE IF NOT EXISTS invoice_lines (
+    number        INTEGER NOT NULL,
+    position      INTEGER NOT NULL, -- from 0
+    month_ns      INTEGER NOT NULL, -- start of the month of its usage; before the invoice's = late
+    item          TEXT NOT NULL,
+    namespace     TEXT NOT NULL,    -- '' = not usage
+    price_version TEXT NOT NULL,
+    tier          INTEGER NOT NULL,
+    quantity      TEXT NOT NULL,    -- decimal, because it may have 127 bits
+    per           INTEGER NOT NULL,
+    unit_price    INTEGER NOT NULL, -- nano-USD, like the amount
+    amount        INTEGER NOT NULL,
+    PRIMARY KEY (number, position)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS invoice_lines_update BEFORE UPDATE ON invoice_lines BEGIN SELECT RAISE(ABORT, 'an invoice is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS invoice_lines_delete BEFORE DELETE ON invoice_lines BEGIN SELECT RAISE(ABORT, 'an invoice is never changed'); END;
+
+-- The parts of credits that invoices have used.
+CREATE TABLE IF NOT EXISTS invoice_credits (
+    number INTEGER NOT NULL,
+    credit TEXT NOT NULL,
+    amount INTEGER NOT NULL,
+    PRIMARY KEY (number, credit)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS invoice_credits_update BEFORE UPDATE ON invoice_credits BEGIN SELECT RAISE(ABORT, 'an invoice is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS invoice_credits_delete BEFORE DELETE ON invoice_credits BEGIN SELECT RAISE(ABORT, 'an invoice is never changed'); END;
+
+-- The rows of the journal that were applied after their month had an invoice. Every other row is on the invoice of its month.
+CREATE TABLE IF NOT EXISTS usage_late (
+    namespace   TEXT NOT NULL, -- the key of the row in the journal
+    stream      TEXT NOT NULL,
+    incarnation TEXT NOT NULL,
+    to_seq      INTEGER NOT NULL,
+    row_no      INTEGER NOT NULL,
+    meter       INTEGER NOT NULL,
+    org         TEXT NOT NULL,
+    month_ns    INTEGER NOT NULL, -- start of the month of its hour
+    invoice     INTEGER NOT NULL, -- number of its invoice; 0 = the next one
+    PRIMARY KEY (namespace, stream, incarnation, to_seq, row_no, meter)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS usage_late_waiting ON usage_late (org, month_ns) WHERE invoice = 0;
+CREATE TRIGGER IF NOT EXISTS usage_late_update BEFORE UPDATE ON usage_late WHEN OLD.invoice <> 0 BEGIN SELECT RAISE(ABORT, 'late usage is on one invoice'); END;
+CREATE TRIGGER IF NOT EXISTS usage_late_delete BEFORE DELETE ON usage_late BEGIN SELECT RAISE(ABORT, 'usage is never deleted'); END;

@@ -57,6 +57,7 @@ const (
 
 	numProposeCorrection entry.Number = 46
 	numRejectCorrection  entry.Number = 47
+	numFinaliseInvoice   entry.Number = 48
 )
 
 // The classes of the ops. Ops of the leader, of hosts and of the reconciler come before the requests of
@@ -120,6 +121,7 @@ var table = optable.New([]*kind{
 
 	numProposeCorrection: newKind("propose-correction", people, (*ProposeCorrection).Apply),
 	numRejectCorrection:  newKind("reject-correction", people, (*RejectCorrection).Apply),
+	numFinaliseInvoice:   newKind("finalise-invoice", bulk, (*FinaliseInvoice).Apply),
 })
 
 // op is one change.

@@ -251,6 +251,8 @@ var tables = []string{
 	"documents ORDER BY kind, id", "plan_changes ORDER BY org, from_ns",
 	"ledger_transactions ORDER BY number", "ledger_postings ORDER BY number, account", "ledger_head ORDER BY one", "ledger_balances ORDER BY org, currency, account",
 	"approvals ORDER BY kind, id", "credits ORDER BY id",
+	"invoices ORDER BY number", "invoice_lines ORDER BY number, position", "invoice_credits ORDER BY number, credit",
+	"usage_late ORDER BY namespace, stream, incarnation, to_seq, row_no, meter",
 }
 
 // dump returns every row and the parts of the state in memory.
