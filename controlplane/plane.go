@@ -19,6 +19,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet/certificate"
+	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/reconcile"
 	"github.com/corvo/corvo/controlplane/server"
 	"github.com/corvo/corvo/controlplane/store"
@@ -178,6 +179,11 @@ func (p *Plane) serve(cfg Config) (err error) {
 	reconciler := reconcile.New(reconcile.Config{
 		Store: p.store, Observations: observations, Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Logger: cfg.Logger, Reached: cfg.Reached,
 	})
+	plans, err := billing.ShippedPlans()
+	if err != nil {
+		return err
+	}
+	closer := reconcile.NewCloser(reconcile.CloserConfig{Store: p.store, Plans: plans, Now: cfg.Now, Logger: cfg.Logger})
 	of := server.Config{
 		Store: p.store, Observations: observations, Reconciler: reconciler, Signer: p.signer, Authority: p.authority,
 		Endpoint: cfg.Endpoint, Version: cfg.Version, Certificate: cfg.Certificate, ProposeTimeout: cfg.ProposeTimeout,
@@ -192,6 +198,7 @@ func (p *Plane) serve(cfg Config) (err error) {
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.Background())
 	p.work.Go(func() { reconciler.Run(ctx) })
+	p.work.Go(func() { closer.Run(ctx) })
 	p.work.Go(func() { p.signer.Run(ctx) })
 	p.work.Go(func() {
 		if err := p.store.RaiseLevel(ctx); err != nil && ctx.Err() == nil {
