@@ -301,6 +301,19 @@ func (c *Cloud) InvoicePreview(ctx context.Context, org string) (api.InvoicePrev
 	return get[api.InvoicePreview](ctx, c.Client, cloudPath("orgs", org, "invoices", "preview"))
 }
 
+// InvoicePreviewCSV returns the bill of the running month as CSV, in the columns of FOCUS.
+func (c *Cloud) InvoicePreviewCSV(ctx context.Context, org string) ([]byte, error) {
+	return get[plainText](ctx, c.Client, cloudPath("orgs", org, "invoices", "preview")+"?format=csv")
+}
+
+// plainText is a response that is not JSON.
+type plainText []byte
+
+func (t *plainText) read(text []byte) error {
+	*t = text
+	return nil
+}
+
 // PlatformPrices returns the plans and their prices.
 func (c *Cloud) PlatformPrices(ctx context.Context) (api.PlatformPrices, error) {
 	return get[api.PlatformPrices](ctx, c.Client, cloudPath("prices"))

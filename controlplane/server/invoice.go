@@ -19,6 +19,10 @@ func (s *Server) previewInvoice(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	csv, err := billFormat(r)
+	if err != nil {
+		return err
+	}
 	now := s.cfg.Now()
 	month, err := s.store.MonthUsage(r.Context(), org.ID, now)
 	if err != nil {
@@ -27,6 +31,9 @@ func (s *Server) previewInvoice(w http.ResponseWriter, r *http.Request) error {
 	bill, err := billing.Rate(billing.Rating{Month: now, Usage: month.Usage, History: month.History, Book: s.plans})
 	if err != nil {
 		return fmt.Errorf("rate the running month of %s: %w", org.ID, err)
+	}
+	if csv {
+		return s.writeFocus(w, r, org, bill, bill.Use(month.Credits))
 	}
 	preview := toInvoicePreview(bill, bill.Use(month.Credits))
 	preview.AsOf = optional(month.AsOfNs)

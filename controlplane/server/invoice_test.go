@@ -1,10 +1,13 @@
 package server
 
 import (
+	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,6 +178,49 @@ func TestPlan(t *testing.T) {
 	set(f.operator, `{"plan":"payg","overrides":{}}`, "")
 	if p := f.plan(admin); len(p.Changes) != 2 || p.Changes[1].From != "2031-03-01T00:00:00Z" || p.Changes[1].Overrides != nil {
 		t.Errorf("the changes are %+v", p.Changes)
+	}
+}
+
+// The preview as CSV has the names of the organisation and its namespaces, and its costs sum to what is to pay.
+func TestInvoicePreviewAsCSV(t *testing.T) {
+	t.Parallel()
+	f, admin := startHour(t, "2031-02-10T12:30:00Z")
+	prod := f.namespace("acme", "prod")
+	if a := f.send("PUT", cloud+"/orgs/acme/plan", admin, `{"plan":"payg"}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	f.propose(&store.GrantCredit{Meta: &store.Meta{Principal: "test"}, Id: "credit_1", Org: f.acme(), Currency: billing.USD, Amount: 10_000_000, Reason: "test"})
+	f.use(prod, "2031-02-10T13:00:00Z", 1, used(billing.OutputTokens, 3_700_000))
+	text, err := f.cloud(admin).InvoicePreviewCSV(t.Context(), "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
+	if err != nil || len(records) != 5 || !slices.Equal(records[0], billing.FocusColumns) {
+		t.Fatalf("%v, %s", err, text)
+	}
+	var got []string
+	for _, r := range records[1:] {
+		var values []string
+		for _, column := range []string{"BillingAccountId", "BillingAccountName", "SubAccountId", "SubAccountName", "ChargeCategory", "ConsumedQuantity", "BilledCost"} {
+			values = append(values, r[slices.Index(billing.FocusColumns, column)])
+		}
+		got = append(got, strings.Join(values, " "))
+	}
+	of := f.acme() + " acme "
+	want := []string{of + prod + " prod Usage 1000000 0", of + prod + " prod Usage 2700000 0.054", of + "  Adjustment  -0.004", of + "  Credit  -0.01"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the CSV has %q, want %q", got, want)
+	}
+	a := f.send("GET", cloud+"/orgs/acme/invoices/preview?format=csv", admin, "")
+	if a.header.Get("Content-Type") != "text/csv; charset=utf-8" || a.header.Get("Content-Disposition") != "attachment; filename=acme-2031-02.csv" {
+		t.Errorf("the headers are %v", a.header)
+	}
+	if a := f.send("GET", cloud+"/orgs/acme/invoices/preview?format=xml", admin, ""); a.problem(t).Code != api.ValidationError {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := f.send("GET", cloud+"/orgs/acme/invoices/preview?format=json", admin, ""); a.status != 200 || a.header.Get("Content-Type") != "application/json" {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 
