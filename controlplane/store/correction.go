@@ -121,8 +121,8 @@ func hourText(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC33
 // correctionStream begins the stream of a correction in the journal. No host and no gateway may send usage of such a stream.
 const correctionStream = "correction/"
 
-// applyCorrection adds a correction to the journal and to the sums, by a second person. It refuses what checkCorrection
-// refuses, and then the correction still waits.
+// applyCorrection adds a correction to the journal and to the sums, by a second person. If checkCorrection refuses the
+// correction, it still waits.
 func (tx *Tx) applyCorrection(m *Meta, id string) error {
 	c, err := correction(tx, id)
 	if err != nil {

@@ -37,7 +37,7 @@ func (o *ProposeCorrection) Validate() error {
 
 // Apply records the correction, which waits for ApproveRequest. A repeat with the same id and content changes nothing.
 // Apply refuses with NOT_FOUND a namespace that the organisation has never had, but takes a deleted one. It refuses with
-// CONFLICT an id that has other content and a correction above the limit, and what checkCorrection refuses.
+// CONFLICT an id that has other content and a correction above the limit, and it refuses as checkCorrection does.
 func (o *ProposeCorrection) Apply(tx *Tx) (*ProposeCorrectionResult, error) {
 	result := &ProposeCorrectionResult{Id: o.Id}
 	ns, err := tx.namespace(o.Namespace)
