@@ -88,6 +88,12 @@ func everyOp() []struct {
 		{correctingEarly("u2"), "org_acme op propose-correction u2"},
 		{rejecting("op", "u2"), "org_acme op reject-correction u2"},
 		{closing("2023-10"), " op close-month 2023-10"},
+		{limited("acme", 1000), "org_acme owner set-spend-limit org_acme/0.000001"},
+		{limited("acme", 1000), ""}, // a repeat
+		{raiseOf("acme"), "org_acme owner raise-spend-limit r1"},
+		{raiseOf("acme"), ""}, // a repeat
+		{&RecordSpend{Meta: by("reconciler"), Org: "org_acme", MonthNs: monthOf(epochNs), SpendNanoUsd: 1000}, "org_acme reconciler record-spend org_acme/2023-11/50%"},
+		{&RecordSpend{Meta: by("reconciler"), Org: "org_acme", MonthNs: monthOf(epochNs), SpendNanoUsd: 1000}, ""}, // nothing new
 		{refusals("b1", 1), "org_acme token POST /x0 "},
 	}
 }
@@ -98,12 +104,10 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	w := newWorld(t)
 	met := map[string]bool{}
 	last := int64(0)
-	for _, c := range everyOp() {
-		if _, grants := c.op.(*GrantCredit); grants {
-			w.pass(1) // the key of who approves is older
-		}
-		w.ok(c.op)
-		met[table.Of(c.op).Name] = true
+	try := func(o op, row string) {
+		t.Helper()
+		w.ok(o)
+		met[table.Of(o).Name] = true
 		rows, err := w.store().Audit(t.Context(), tenancy.EveryOrg, last, MaxPage)
 		if err != nil {
 			t.Fatal(err)
@@ -115,10 +119,18 @@ func TestEveryChangeIsAudited(t *testing.T) {
 				t.Errorf("row %d is of %d", r.Seq, r.AtNs)
 			}
 		}
-		if strings.Join(got, ", ") != c.row {
-			t.Errorf("%T left %q, want %q", c.op, got, c.row)
+		if strings.Join(got, ", ") != row {
+			t.Errorf("%T left %q, want %q", o, got, row)
 		}
 	}
+	for _, c := range everyOp() {
+		if _, grants := c.op.(*GrantCredit); grants {
+			w.pass(1) // the key of who approves is older
+		}
+		try(c.op, c.row)
+	}
+	w.goTo(december + int64(billing.CloseGrace))
+	try(w.closing("org_acme"), "org_acme closer finalise-invoice "+InvoiceNumber(1))
 	for _, k := range table.Rows() {
 		if !met[k.Name] {
 			t.Errorf("no %s was tried", k.Name)
@@ -144,7 +156,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			}
 		}
 	}
-	if len(own) != 30 {
+	if len(own) != 34 {
 		t.Errorf("the organisation sees %v", own)
 	}
 }

@@ -65,6 +65,16 @@ const (
 	// MaxSole is the amount that operators grant to an organisation in a calendar month without a second person.
 	MaxSole = 1_000 * money.Dollar
 
+	// MaxSpendLimit is the largest spend limit, and the largest raise of one.
+	MaxSpendLimit = 1_000_000 * money.Dollar
+	// MaxRaises is the number of raises of an organisation's spend limit in a calendar month.
+	MaxRaises = 100
+	// MaxRaisePeriod is the longest time until a raise expires.
+	MaxRaisePeriod = 31 * 24 * time.Hour
+	// OwnRaisePercent is the share of its spend limit by which an organisation may raise the limit at a time without an
+	// operator, over all raises that have not expired.
+	OwnRaisePercent = 100
+
 	// Frames of refused usage that are set aside: at most MaxAsideFrames frames with MaxAsideBytes bytes
 	// together in the whole cloud, and MaxNamespaceAsideFrames frames with MaxNamespaceAsideBytes bytes
 	// together of one namespace.
@@ -87,7 +97,7 @@ const (
 // limits holds the bounds that decide in Apply.
 type limits struct {
 	orgs, namespaces, hosts, stores, keys, roles, signingKeys, idempotency int64
-	credits, corrections                                                   int64
+	credits, corrections, raises, ownRaisePercent                          int64
 	sole                                                                   money.Nano
 	aside, namespaceAside, ahead                                           AsideTotals
 }
@@ -95,6 +105,7 @@ type limits struct {
 var defaultLimits = limits{
 	orgs: MaxOrgs, namespaces: MaxNamespaces, hosts: MaxHosts, stores: MaxStores, keys: MaxKeys, roles: tenancy.MaxCustomRoles,
 	signingKeys: MaxSigningKeys, idempotency: MaxIdempotencyRecords, credits: MaxCredits, corrections: MaxCorrections, sole: MaxSole,
+	raises: MaxRaises, ownRaisePercent: OwnRaisePercent,
 	aside:          AsideTotals{Frames: MaxAsideFrames, Bytes: MaxAsideBytes},
 	namespaceAside: AsideTotals{Frames: MaxNamespaceAsideFrames, Bytes: MaxNamespaceAsideBytes},
 	ahead:          AsideTotals{Frames: MaxAheadFrames, Bytes: MaxAheadBytes},

@@ -17,7 +17,7 @@ import (
 func TestDefaultLimits(t *testing.T) {
 	t.Parallel()
 	want := limits{orgs: 10_000, namespaces: 1_000, hosts: 1_000, stores: 100, keys: 1_000, roles: 100, signingKeys: 16, idempotency: 100_000,
-		credits: 1_000, corrections: 1_000, sole: 1_000_000_000_000,
+		credits: 1_000, corrections: 1_000, sole: 1_000_000_000_000, raises: 100, ownRaisePercent: 100,
 		aside: AsideTotals{Frames: 1_000, Bytes: 256 << 20}, namespaceAside: AsideTotals{Frames: 100, Bytes: 32 << 20}, ahead: AsideTotals{Frames: 500, Bytes: 128 << 20}}
 	if got := newWorld(t).limits; got != want {
 		t.Errorf("%+v, want %+v; a change needs a new feature level", got, want)

@@ -193,10 +193,15 @@ func placement(q querier, id string) (wire.Doc, error) {
 		Namespace: string(n.ID), Name: n.Name, Org: string(n.Org), Generation: n.Generation, Desired: wire.Absent,
 		Incarnations: n.Incarnations, Earlier: n.Earlier, Members: wireMembers(n), Configurations: n.Configurations, Ready: n.Phase == fleet.Active, Trace: n.Trace,
 	}
-	if n.Phase == fleet.Provisioning || n.Phase == fleet.Active {
-		d.Desired = wire.Open
+	if n.Phase != fleet.Provisioning && n.Phase != fleet.Active {
+		return d, nil
 	}
-	return d, nil
+	d.Desired = wire.Open
+	held, err := isHeld(q, n.Org)
+	if held {
+		d.Hold = wire.HoldSpendLimit
+	}
+	return d, err
 }
 
 // namespaceKeys builds the keys document of a namespace, without the fields of all documents.

@@ -5659,6 +5659,346 @@ func (x *FinaliseInvoiceResult) GetNumber() int64 {
 	return 0
 }
 
+// SetSpendLimit sets or removes the limit of an organisation's bill for each calendar month in UTC.
+type SetSpendLimit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Org           string                 `protobuf:"bytes,2,opt,name=org,proto3" json:"org,omitempty"`
+	LimitNanoUsd  *int64                 `protobuf:"varint,3,opt,name=limit_nano_usd,json=limitNanoUsd,proto3,oneof" json:"limit_nano_usd,omitempty"` // absent = no limit
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSpendLimit) Reset() {
+	*x = SetSpendLimit{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSpendLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSpendLimit) ProtoMessage() {}
+
+func (x *SetSpendLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSpendLimit.ProtoReflect.Descriptor instead.
+func (*SetSpendLimit) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *SetSpendLimit) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *SetSpendLimit) GetOrg() string {
+	if x != nil {
+		return x.Org
+	}
+	return ""
+}
+
+func (x *SetSpendLimit) GetLimitNanoUsd() int64 {
+	if x != nil && x.LimitNanoUsd != nil {
+		return *x.LimitNanoUsd
+	}
+	return 0
+}
+
+type SetSpendLimitResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSpendLimitResult) Reset() {
+	*x = SetSpendLimitResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSpendLimitResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSpendLimitResult) ProtoMessage() {}
+
+func (x *SetSpendLimitResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSpendLimitResult.ProtoReflect.Descriptor instead.
+func (*SetSpendLimitResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{95}
+}
+
+// RaiseSpendLimit adds to the spend limit of an organisation until it expires. The principal has approved it.
+type RaiseSpendLimit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Org           string                 `protobuf:"bytes,3,opt,name=org,proto3" json:"org,omitempty"`
+	AmountNanoUsd int64                  `protobuf:"varint,4,opt,name=amount_nano_usd,json=amountNanoUsd,proto3" json:"amount_nano_usd,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	ExpiresNs     int64                  `protobuf:"varint,6,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"`
+	Operator      bool                   `protobuf:"varint,7,opt,name=operator,proto3" json:"operator,omitempty"` // an operator of the cloud approves it, who may raise by more than an organisation itself
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RaiseSpendLimit) Reset() {
+	*x = RaiseSpendLimit{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RaiseSpendLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RaiseSpendLimit) ProtoMessage() {}
+
+func (x *RaiseSpendLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RaiseSpendLimit.ProtoReflect.Descriptor instead.
+func (*RaiseSpendLimit) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *RaiseSpendLimit) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RaiseSpendLimit) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RaiseSpendLimit) GetOrg() string {
+	if x != nil {
+		return x.Org
+	}
+	return ""
+}
+
+func (x *RaiseSpendLimit) GetAmountNanoUsd() int64 {
+	if x != nil {
+		return x.AmountNanoUsd
+	}
+	return 0
+}
+
+func (x *RaiseSpendLimit) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RaiseSpendLimit) GetExpiresNs() int64 {
+	if x != nil {
+		return x.ExpiresNs
+	}
+	return 0
+}
+
+func (x *RaiseSpendLimit) GetOperator() bool {
+	if x != nil {
+		return x.Operator
+	}
+	return false
+}
+
+type RaiseSpendLimitResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RaiseSpendLimitResult) Reset() {
+	*x = RaiseSpendLimitResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RaiseSpendLimitResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RaiseSpendLimitResult) ProtoMessage() {}
+
+func (x *RaiseSpendLimitResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RaiseSpendLimitResult.ProtoReflect.Descriptor instead.
+func (*RaiseSpendLimitResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *RaiseSpendLimitResult) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// RecordSpend reports what an organisation owes for the running month. It records the alerts of its spend limit, and holds
+// the starts of its jobs or lets them go on.
+type RecordSpend struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Org           string                 `protobuf:"bytes,2,opt,name=org,proto3" json:"org,omitempty"`
+	MonthNs       int64                  `protobuf:"varint,3,opt,name=month_ns,json=monthNs,proto3" json:"month_ns,omitempty"` // first nanosecond of the calendar month
+	SpendNanoUsd  int64                  `protobuf:"varint,4,opt,name=spend_nano_usd,json=spendNanoUsd,proto3" json:"spend_nano_usd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordSpend) Reset() {
+	*x = RecordSpend{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordSpend) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordSpend) ProtoMessage() {}
+
+func (x *RecordSpend) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordSpend.ProtoReflect.Descriptor instead.
+func (*RecordSpend) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *RecordSpend) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RecordSpend) GetOrg() string {
+	if x != nil {
+		return x.Org
+	}
+	return ""
+}
+
+func (x *RecordSpend) GetMonthNs() int64 {
+	if x != nil {
+		return x.MonthNs
+	}
+	return 0
+}
+
+func (x *RecordSpend) GetSpendNanoUsd() int64 {
+	if x != nil {
+		return x.SpendNanoUsd
+	}
+	return 0
+}
+
+type RecordSpendResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordSpendResult) Reset() {
+	*x = RecordSpendResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordSpendResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordSpendResult) ProtoMessage() {}
+
+func (x *RecordSpendResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordSpendResult.ProtoReflect.Descriptor instead.
+func (*RecordSpendResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{99}
+}
+
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
 
 const file_controlplane_store_ops_proto_rawDesc = "" +
@@ -6068,7 +6408,30 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x05lines\x18\x05 \x03(\v2\".corvo.controlplane.v1.InvoiceLineR\x05lines\x12\x19\n" +
 	"\bllm_cost\x18\x06 \x01(\fR\allmCost\"/\n" +
 	"\x15FinaliseInvoiceResult\x12\x16\n" +
-	"\x06number\x18\x01 \x01(\x03R\x06numberB+Z)github.com/corvo/corvo/controlplane/storeb\x06proto3"
+	"\x06number\x18\x01 \x01(\x03R\x06number\"\x90\x01\n" +
+	"\rSetSpendLimit\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x10\n" +
+	"\x03org\x18\x02 \x01(\tR\x03org\x12)\n" +
+	"\x0elimit_nano_usd\x18\x03 \x01(\x03H\x00R\flimitNanoUsd\x88\x01\x01B\x11\n" +
+	"\x0f_limit_nano_usd\"\x15\n" +
+	"\x13SetSpendLimitResult\"\xdf\x01\n" +
+	"\x0fRaiseSpendLimit\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x10\n" +
+	"\x03org\x18\x03 \x01(\tR\x03org\x12&\n" +
+	"\x0famount_nano_usd\x18\x04 \x01(\x03R\ramountNanoUsd\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"expires_ns\x18\x06 \x01(\x03R\texpiresNs\x12\x1a\n" +
+	"\boperator\x18\a \x01(\bR\boperator\"'\n" +
+	"\x15RaiseSpendLimitResult\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x91\x01\n" +
+	"\vRecordSpend\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x10\n" +
+	"\x03org\x18\x02 \x01(\tR\x03org\x12\x19\n" +
+	"\bmonth_ns\x18\x03 \x01(\x03R\amonthNs\x12$\n" +
+	"\x0espend_nano_usd\x18\x04 \x01(\x03R\fspendNanoUsd\"\x13\n" +
+	"\x11RecordSpendResultB+Z)github.com/corvo/corvo/controlplane/storeb\x06proto3"
 
 var (
 	file_controlplane_store_ops_proto_rawDescOnce sync.Once
@@ -6082,7 +6445,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),             // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                    // 1: corvo.controlplane.v1.Meta
@@ -6178,6 +6541,12 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*InvoiceLine)(nil),             // 91: corvo.controlplane.v1.InvoiceLine
 	(*FinaliseInvoice)(nil),         // 92: corvo.controlplane.v1.FinaliseInvoice
 	(*FinaliseInvoiceResult)(nil),   // 93: corvo.controlplane.v1.FinaliseInvoiceResult
+	(*SetSpendLimit)(nil),           // 94: corvo.controlplane.v1.SetSpendLimit
+	(*SetSpendLimitResult)(nil),     // 95: corvo.controlplane.v1.SetSpendLimitResult
+	(*RaiseSpendLimit)(nil),         // 96: corvo.controlplane.v1.RaiseSpendLimit
+	(*RaiseSpendLimitResult)(nil),   // 97: corvo.controlplane.v1.RaiseSpendLimitResult
+	(*RecordSpend)(nil),             // 98: corvo.controlplane.v1.RecordSpend
+	(*RecordSpendResult)(nil),       // 99: corvo.controlplane.v1.RecordSpendResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -6231,11 +6600,14 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	1,  // 48: corvo.controlplane.v1.RejectCorrection.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 49: corvo.controlplane.v1.FinaliseInvoice.meta:type_name -> corvo.controlplane.v1.Meta
 	91, // 50: corvo.controlplane.v1.FinaliseInvoice.lines:type_name -> corvo.controlplane.v1.InvoiceLine
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	1,  // 51: corvo.controlplane.v1.SetSpendLimit.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 52: corvo.controlplane.v1.RaiseSpendLimit.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 53: corvo.controlplane.v1.RecordSpend.meta:type_name -> corvo.controlplane.v1.Meta
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -6244,13 +6616,14 @@ func file_controlplane_store_ops_proto_init() {
 		return
 	}
 	file_controlplane_store_ops_proto_msgTypes[10].OneofWrappers = []any{}
+	file_controlplane_store_ops_proto_msgTypes[94].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   94,
+			NumMessages:   100,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

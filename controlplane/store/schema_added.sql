@@ -225,6 +225,7 @@ CREATE INDEX IF NOT EXISTS usage_corrections_applied ON usage_corrections (names
 CREATE TRIGGER IF NOT EXISTS usage_corrections_update BEFORE UPDATE ON usage_corrections
     WHEN OLD.status <> 'pending' BEGIN SELECT RAISE(ABORT, 'a decided correction is never changed'); END;
 CREATE TRIGGER IF NOT EXISTS usage_corrections_delete BEFORE DELETE ON usage_corrections BEGIN SELECT RAISE(ABORT, 'a correction is never deleted'); END;
+
 -- The invoices. A month of an organisation without a row has no invoice yet. Only the status ever changes.
 CREATE TABLE IF NOT EXISTS invoices (
     number       INTEGER PRIMARY KEY, -- from 1, without gaps
@@ -292,3 +293,36 @@ CREATE TABLE IF NOT EXISTS usage_late (
 CREATE INDEX IF NOT EXISTS usage_late_waiting ON usage_late (org, month_ns) WHERE invoice = 0;
 CREATE TRIGGER IF NOT EXISTS usage_late_update BEFORE UPDATE ON usage_late WHEN OLD.invoice <> 0 BEGIN SELECT RAISE(ABORT, 'late usage is on one invoice'); END;
 CREATE TRIGGER IF NOT EXISTS usage_late_delete BEFORE DELETE ON usage_late BEGIN SELECT RAISE(ABORT, 'usage is never deleted'); END;
+
+-- The spend limits of organisations. An organisation without a row has none.
+CREATE TABLE IF NOT EXISTS spend_limits (
+    org       TEXT PRIMARY KEY,
+    amount    INTEGER NOT NULL, -- nano-USD for a calendar month in UTC
+    principal TEXT NOT NULL,    -- who set it
+    at_ns     INTEGER NOT NULL,
+    held_ns   INTEGER NOT NULL  -- since when no job starts; 0 = jobs start
+) STRICT, WITHOUT ROWID;
+
+-- The temporary raises of spend limits. They are records, and stay when they have expired.
+CREATE TABLE IF NOT EXISTS spend_raises (
+    id         TEXT PRIMARY KEY,
+    org        TEXT NOT NULL,
+    amount     INTEGER NOT NULL, -- nano-USD
+    reason     TEXT NOT NULL,
+    approver   TEXT NOT NULL,
+    operator   INTEGER NOT NULL, -- 1 = the approver is an operator of the cloud
+    created_ns INTEGER NOT NULL,
+    expires_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS spend_raises_org ON spend_raises (org, expires_ns);
+
+-- The alerts of spend limits, once for each month and share of the limit.
+CREATE TABLE IF NOT EXISTS spend_alerts (
+    org      TEXT NOT NULL,
+    month_ns INTEGER NOT NULL, -- first nanosecond of the month
+    percent  INTEGER NOT NULL,
+    spend    INTEGER NOT NULL, -- nano-USD, when the alert was recorded
+    amount   INTEGER NOT NULL, -- the limit then, with raises
+    at_ns    INTEGER NOT NULL,
+    PRIMARY KEY (org, month_ns, percent)
+) STRICT, WITHOUT ROWID;

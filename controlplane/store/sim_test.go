@@ -47,6 +47,7 @@ func TestSimulation(t *testing.T) {
 			s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), clockNs: epochNs, steady: newWorld(t), troubled: newWorld(t), counts: map[string]int{}, founders: map[string]string{}}
 			for _, w := range []*world{s.steady, s.troubled} {
 				w.limits = limits{orgs: 5, namespaces: 6, hosts: 5, stores: 3, keys: 6, roles: 2, signingKeys: 4, idempotency: 12, credits: 3, corrections: 3, sole: 10,
+					raises: 3, ownRaisePercent: 100,
 					aside: AsideTotals{Frames: 3, Bytes: 5}, namespaceAside: AsideTotals{Frames: 2, Bytes: 4}}
 			}
 			for range 100 {
@@ -330,6 +331,8 @@ func (s *simulation) draw() op {
 		o = s.drawCredit()
 	case 2, 3:
 		o = s.drawCorrection(s.someNamespace())
+	case 4, 5:
+		o = s.drawSpend()
 	}
 	o.ProtoReflect().Set(o.ProtoReflect().Descriptor().Fields().ByNumber(1), protoreflect.ValueOfMessage(s.meta().ProtoReflect()))
 	return o
@@ -348,6 +351,20 @@ func (s *simulation) drawPause(n fleet.Namespace) op {
 		return &PauseReconcile{Id: string(n.ID)}
 	}
 	return &ResumeReconcile{Id: string(n.ID)}
+}
+
+// drawSpend draws the ops of spend limits, with few amounts so that spends meet limits.
+func (s *simulation) drawSpend() op {
+	org, amount := s.some("SELECT id FROM orgs ORDER BY id", "org_none"), 1+s.rng.Int64N(4)
+	switch s.rng.IntN(6) {
+	case 0:
+		return &SetSpendLimit{Org: org}
+	case 1:
+		return &SetSpendLimit{Org: org, LimitNanoUsd: &amount}
+	case 2:
+		return &RaiseSpendLimit{Id: s.mint("raise_"), Org: org, AmountNanoUsd: amount, Reason: "drawn", ExpiresNs: s.clockNs + s.rng.Int64N(int64(time.Hour)), Operator: s.rng.IntN(3) == 0}
+	}
+	return &RecordSpend{Org: org, MonthNs: monthOf(s.clockNs), SpendNanoUsd: s.rng.Int64N(8)}
 }
 
 func (s *simulation) drawPlan() op {

@@ -58,6 +58,9 @@ const (
 	numProposeCorrection entry.Number = 46
 	numRejectCorrection  entry.Number = 47
 	numFinaliseInvoice   entry.Number = 48
+	numSetSpendLimit     entry.Number = 52
+	numRaiseSpendLimit   entry.Number = 53
+	numRecordSpend       entry.Number = 54
 )
 
 // The classes of the ops. Ops of the leader, of hosts and of the reconciler come before the requests of
@@ -122,6 +125,10 @@ var table = optable.New([]*kind{
 	numProposeCorrection: newKind("propose-correction", people, (*ProposeCorrection).Apply),
 	numRejectCorrection:  newKind("reject-correction", people, (*RejectCorrection).Apply),
 	numFinaliseInvoice:   newKind("finalise-invoice", bulk, (*FinaliseInvoice).Apply),
+	numSetSpendLimit:     newKind("set-spend-limit", people, (*SetSpendLimit).Apply),
+	numRaiseSpendLimit:   newKind("raise-spend-limit", people, (*RaiseSpendLimit).Apply),
+	// It has the class of the steps, because jobs run on without it.
+	numRecordSpend: newKind("record-spend", urgent, (*RecordSpend).Apply),
 })
 
 // op is one change.

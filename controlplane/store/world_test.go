@@ -249,6 +249,7 @@ var tables = []string{
 	"fleet_roots ORDER BY fingerprint", "stores ORDER BY id", "members ORDER BY namespace, store", "configurations ORDER BY namespace", "foundings ORDER BY namespace", "recoveries ORDER BY namespace", "pauses ORDER BY namespace", "drains ORDER BY host", "zones ORDER BY host", "feature_levels ORDER BY level",
 	"fleet_root_times ORDER BY fingerprint", "member_roots ORDER BY host",
 	"documents ORDER BY kind, id", "plan_changes ORDER BY org, from_ns",
+	"spend_limits ORDER BY org", "spend_raises ORDER BY id", "spend_alerts ORDER BY org, month_ns, percent",
 	"ledger_transactions ORDER BY number", "ledger_postings ORDER BY number, account", "ledger_head ORDER BY one", "ledger_balances ORDER BY org, currency, account",
 	"approvals ORDER BY kind, id", "credits ORDER BY id",
 	"invoices ORDER BY number", "invoice_lines ORDER BY number, position", "invoice_credits ORDER BY number, credit",
