@@ -176,8 +176,12 @@ func (p *Plane) enterCluster(ctx context.Context, cfg Config) (err error) {
 // serve builds the server and starts the loops.
 func (p *Plane) serve(cfg Config) (err error) {
 	observations := reconcile.NewObservations(cfg.Now, cmp.Or(cfg.HostGrace, reconcile.HostGrace))
+	plans, err := billing.ShippedPlans()
+	if err != nil {
+		return err
+	}
 	reconciler := reconcile.New(reconcile.Config{
-		Store: p.store, Observations: observations, Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Logger: cfg.Logger, Reached: cfg.Reached,
+		Store: p.store, Observations: observations, Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Logger: cfg.Logger, Reached: cfg.Reached, Plans: plans,
 	})
 	plans, err := billing.ShippedPlans()
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/plan"
 	"github.com/corvo/corvo/controlplane/store"
@@ -40,7 +41,7 @@ const (
 	mostBackoff  = 30 * time.Second
 )
 
-// Config holds the dependencies of a Reconciler. Rand, Tracer and Reached may be nil, the others may not.
+// Config holds the dependencies of a Reconciler. Rand, Tracer, Plans and Reached may be nil, the others may not.
 type Config struct {
 	Store        *store.Store
 	Observations *Observations
@@ -48,6 +49,7 @@ type Config struct {
 	Rand         io.Reader            // nil = crypto/rand
 	Tracer       trace.TracerProvider // nil = no spans
 	Logger       *slog.Logger
+	Plans        *billing.PlanBook // rates the organisations that have a spend limit; nil = no limit holds
 	// Reached is called with "<step> before" and "<step> after" around every change, for tests that stop
 	// there; nil = no calls.
 	Reached func(point string)
@@ -127,6 +129,11 @@ func (r *Reconciler) lead(ctx context.Context, term uint64) error {
 	r.retries, r.settled, r.claims = make(map[string]*retry), make(map[string]bool), claimBook{}
 	defer r.wait(nil)
 	defer r.forgetForeign()
+	var spend sync.WaitGroup
+	defer spend.Wait()
+	if r.cfg.Plans != nil {
+		spend.Go(func() { r.watchSpend(ctx, term) })
+	}
 	for ctx.Err() == nil {
 		// Both channels are taken before the pass, so that a change during the pass starts the next one at
 		// once.
