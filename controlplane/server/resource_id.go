@@ -9,6 +9,7 @@ const (
 	operationPrefix = "op_"
 	hostPrefix      = "host_"
 	gatewayPrefix   = "gw_"
+	raisePrefix     = "raise_"
 	creditPrefix    = "cr_"
 
 	correctionPrefix = "uc_"

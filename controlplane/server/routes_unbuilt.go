@@ -22,8 +22,6 @@ var unbuilt = []struct {
 	{"POST", "/orgs/{org}/members", tenancy.OrgManage},
 	{"PATCH DELETE", "/orgs/{org}/members/{id}", tenancy.OrgManage},
 	{"GET", "/orgs/{org}/invoices", tenancy.BillingRead},
-	{"GET", "/orgs/{org}/spend-limit", tenancy.BillingRead},
-	{"PUT", "/orgs/{org}/spend-limit", tenancy.BillingManage},
 	{"POST", "/orgs/{org}/portal-session", tenancy.BillingManage},
 	{"POST", "/orgs/{org}/checkout-session", tenancy.BillingManage},
 
