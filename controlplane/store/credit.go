@@ -17,6 +17,7 @@ const (
 	CreditActive    = "active"    // its rest may be used
 	CreditRevoked   = "revoked"   // an operator took the rest back
 	CreditWithdrawn = "withdrawn" // was never active
+	CreditExpiring  = "expiring"  // is over, and its rest may be used by invoices of months that ended before
 	CreditExpired   = "expired"   // the rest went at its expiry
 	CreditUsed      = "used"      // invoices have used all of it
 )
@@ -140,17 +141,55 @@ func (tx *Tx) endCredit(c Credit, status, principal, memo string) error {
 const expiryPrincipal = "expiry"
 
 // expireCredits ends at most the given number of credits that have expired. It runs after the ops of an entry, so that
-// an expiry needs no op of its own.
+// an expiry needs no op of its own. A credit with a rest is only marked while a month that ended before its expiry has no
+// invoice, because the previews of that month have promised it.
 func (tx *Tx) expireCredits(most int) error {
-	over, err := list(tx, scanCredit, selectCredit+" WHERE ended_ns = 0 AND expires_ns > 0 AND expires_ns <= ? ORDER BY expires_ns, id LIMIT ?", tx.clockNs(), most)
+	over, err := list(tx, scanCredit, selectCredit+" WHERE ended_ns = 0 AND expires_ns > 0 AND status <> 'expiring' AND expires_ns <= ? ORDER BY expires_ns, id LIMIT ?", tx.clockNs(), most)
 	if err != nil {
 		return err
 	}
 	for _, c := range over {
-		if err := tx.endCredit(c, CreditExpired, expiryPrincipal, "expired"); err != nil {
-			return fmt.Errorf("expire credit %s: %w", c.ID, err)
+		until, err := invoicedUntil(tx, c.Org)
+		if err != nil {
+			return err
 		}
-		if err := tx.addAudit(AuditRow{Org: c.Org, Principal: expiryPrincipal, Action: "expire-credit", Target: c.ID, Count: 1}); err != nil {
+		if c.Rest > 0 && c.outlives(until) {
+			err = tx.put("UPDATE credits SET status = ? WHERE id = ?", CreditExpiring, c.ID)
+		} else {
+			err = tx.expireCredit(c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outlives reports whether the month that begins at a time ends before the credit expires.
+func (c Credit) outlives(startNs int64) bool {
+	_, endNs := billing.MonthBefore(startNs + 1)
+	return c.ExpiresNs >= endNs
+}
+
+// expireCredit ends a credit that has expired.
+func (tx *Tx) expireCredit(c Credit) error {
+	if err := tx.endCredit(c, CreditExpired, expiryPrincipal, "expired"); err != nil {
+		return fmt.Errorf("expire credit %s: %w", c.ID, err)
+	}
+	return tx.addAudit(AuditRow{Org: c.Org, Principal: expiryPrincipal, Action: "expire-credit", Target: c.ID, Count: 1})
+}
+
+// endExpiring ends the marked credits of an organisation that no later invoice may use.
+func (tx *Tx) endExpiring(org tenancy.OrgID, untilNs int64) error {
+	marked, err := list(tx, scanCredit, selectCredit+" WHERE org = ? AND status = ? ORDER BY id", string(org), CreditExpiring)
+	if err != nil {
+		return err
+	}
+	for _, c := range marked {
+		if c.outlives(untilNs) {
+			continue
+		}
+		if err := tx.expireCredit(c); err != nil {
 			return err
 		}
 	}

@@ -120,6 +120,9 @@ func (o *FinaliseInvoice) Apply(tx *Tx) (*FinaliseInvoiceResult, error) {
 	if err := tx.postInvoice(o.Meta, i); err != nil {
 		return nil, err
 	}
+	if err := tx.endExpiring(org, end); err != nil {
+		return nil, err
+	}
 	if _, err := tx.exec("UPDATE usage_late SET invoice = ? WHERE org = ? AND invoice = 0", i.Number, o.Org); err != nil {
 		return nil, err
 	}

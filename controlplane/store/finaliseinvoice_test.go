@@ -169,6 +169,28 @@ func TestFinaliseInvoice(t *testing.T) {
 	}
 }
 
+// A credit that expires between the end of a month and the close is kept for that month's invoice, and for no later one.
+func TestACreditThatExpiresDuringAClose(t *testing.T) {
+	t.Parallel()
+	w := invoiceWorld(t)
+	at, later, unused := credited("a", "at", 1*money.Dollar), credited("a", "later", 2*money.Dollar), credited("a", "unused", 1*money.Dollar)
+	at.ExpiresNs, later.ExpiresNs, unused.ExpiresNs = december, december+1, january-1
+	w.ok(at, later, unused, egress(1, w.clockNs, 30*gigabyte))
+	w.goTo(january + int64(time.Hour)) // the closes are late
+	w.ok(&StartTerm{Meta: by("engine")})
+	for _, id := range []string{"at", "later", "unused"} {
+		if c := w.credit(id); c.Status != CreditExpiring || c.EndedNs != 0 || c.Rest != c.Amount {
+			t.Errorf("before the close credit %s is %+v", id, c)
+		}
+	}
+	wantInvoice(t, w.invoiced("org_a"), "response_bytes ns_x tier 0 of 2023-11: 10000000000 = 0", "response_bytes ns_x tier 1 of 2023-11: 20000000000 = 1.8",
+		"INV-000001 paid: subtotal 1.8 with rounding 0, credits 1.8, carried 0, total 0")
+	w.wantCredit("at", CreditUsed, "0")
+	w.wantCredit("later", CreditExpired, "0")
+	w.wantCredit("unused", CreditExpired, "0")
+	w.verified()
+}
+
 // Two closers rate the same month. The second op is refused, and gives no number.
 func TestTwoClosers(t *testing.T) {
 	t.Parallel()

@@ -118,7 +118,7 @@ type MonthUsage struct {
 	// AsOfNs is the time of the last frame of the organisation's namespaces that was applied or set aside, or of their last
 	// correction, whatever its hours; 0 = never.
 	AsOfNs int64
-	// Credits are the rests of the active credits that do not expire before the month ends.
+	// Credits are the rests of the credits that do not expire before the month ends.
 	Credits money.Count
 	// RatedHash is the SHA-256 that a FinaliseInvoice with lines of this usage has.
 	RatedHash []byte
@@ -239,7 +239,7 @@ func chargedLines(q querier, org tenancy.OrgID, monthNs int64) (lines []billing.
 	return lines, err
 }
 
-// usableCredits lists the active credits of an organisation that the invoice of a month may use, those that expire first
+// usableCredits lists the credits with a rest of an organisation that the invoice of a month may use, those that expire first
 // come first.
 func usableCredits(q querier, org tenancy.OrgID, endNs int64) ([]Credit, error) {
 	return list(q, scanCredit, selectCredit+` WHERE org = ? AND currency = ? AND rest > 0 AND (expires_ns = 0 OR expires_ns >= ?)

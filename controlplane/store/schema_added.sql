@@ -177,7 +177,8 @@ CREATE TABLE IF NOT EXISTS credits (
     ended_ns   INTEGER NOT NULL  -- when it was withdrawn, was revoked or has expired
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS credits_org ON credits (org, id);
-CREATE INDEX IF NOT EXISTS credits_expiry ON credits (expires_ns, id) WHERE ended_ns = 0 AND expires_ns > 0;
+DROP INDEX IF EXISTS credits_expiry; -- of an earlier build
+CREATE INDEX IF NOT EXISTS credits_due ON credits (expires_ns, id) WHERE ended_ns = 0 AND expires_ns > 0 AND status <> 'expiring';
 
 -- The newest claims that sources of usage are complete.
 CREATE TABLE IF NOT EXISTS usage_claims (
