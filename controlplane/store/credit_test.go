@@ -198,7 +198,7 @@ func (s *simulation) drawCredit() op {
 	id := s.some("SELECT id FROM credits WHERE ended_ns = 0 ORDER BY id", "cr_none")
 	switch s.rng.IntN(8) {
 	case 0, 1, 2:
-		o := credited("x", s.mint("cr_"), money.Nano(1+s.rng.IntN(12)))
+		o := credited("x", s.mint("cr_"), money.Nano(1+s.rng.IntN(12))*billing.Cent)
 		o.Org = s.some("SELECT id FROM orgs ORDER BY id", "org_none")
 		if s.rng.IntN(2) == 0 {
 			o.ExpiresNs = s.clockNs + s.rng.Int64N(int64(30*time.Minute))

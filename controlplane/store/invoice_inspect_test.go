@@ -2,9 +2,13 @@ package store
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -90,7 +94,7 @@ func inspectMonths(r reader, org tenancy.OrgID, book *billing.PlanBook) error {
 	rows, err := list(r, func(rows *sql.Rows) (u billing.HourUsage, err error) {
 		var quantity int64
 		err = rows.Scan(&u.HourNs, &u.Namespace, &u.Meter, &quantity)
-		return u, errorsOr(err, u.Quantity.UnmarshalJSON(fmt.Append(nil, quantity)))
+		return u, errors.Join(err, u.Quantity.UnmarshalJSON(fmt.Append(nil, quantity)))
 	}, `SELECT j.hour_ns, j.namespace, j.meter, j.quantity FROM usage_journal j JOIN namespaces n ON n.id = j.namespace
 		LEFT JOIN usage_late l ON l.namespace = j.namespace AND l.stream = j.stream AND l.incarnation = j.incarnation AND l.to_seq = j.to_seq AND l.row_no = j.row_no AND l.meter = j.meter
 		WHERE n.org = ? AND j.hour_ns < ? AND l.invoice IS NOT 0 ORDER BY j.hour_ns`, string(org), until)
@@ -157,9 +161,30 @@ func inspectStamps(r reader) error {
 	return err
 }
 
-func errorsOr(first, second error) error {
-	if first != nil {
-		return first
+// drawInvoice draws the next invoice of an organisation. Its month may not be over, and it may have been rated before the
+// ops that were drawn since.
+func (s *simulation) drawInvoice() op {
+	org := tenancy.OrgID(s.some("SELECT id FROM orgs ORDER BY id", "org_none"))
+	if s.stale != nil && s.rng.IntN(4) == 0 {
+		return s.stale
 	}
-	return second
+	month, err := read(s.t.Context(), s.steady.store(), func(r reader) (MonthUsage, error) {
+		until, err := invoicedUntil(r, org)
+		if err != nil {
+			return MonthUsage{}, err
+		}
+		return readMonth(r, org, until)
+	})
+	if refused(err, api.NotFound) == nil {
+		return &FinaliseInvoice{Org: string(org), EndNs: november, RatedSha256: hash("none"), LlmCost: []byte("{}")}
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	o, err := month.Finalise(nil, org, plansOf(s.t))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.stale = proto.CloneOf(o)
+	return o
 }

@@ -185,3 +185,11 @@ func TestMonthUsage(t *testing.T) {
 		t.Errorf("an unknown organisation: %v", err)
 	}
 }
+
+func (s *simulation) drawPlan() op {
+	o := &SetPlan{Org: s.some("SELECT id FROM orgs ORDER BY id", "org_none"), Plan: string(billing.Plans[s.rng.IntN(len(billing.Plans))]), Operator: s.rng.IntN(3) > 0}
+	if o.Operator && s.rng.IntN(2) == 0 {
+		o.Overrides = []byte(`{"discount_percent":10}`)
+	}
+	return o
+}

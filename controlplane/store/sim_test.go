@@ -26,7 +26,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-var seeds = flag.Uint64("sim.seeds", 4, "histories that TestSimulation plays")
+var seeds = flag.Uint64("sim.seeds", 12, "histories that TestSimulation plays")
 
 // TestSimulation plays random histories. Two machines follow one log. The first never stops. The second lags,
 // is killed, loses unflushed changes, and is replaced by an image of the first. Whenever both are at the same
@@ -34,11 +34,15 @@ var seeds = flag.Uint64("sim.seeds", 4, "histories that TestSimulation plays")
 // the groups of the same incarnations.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	var changes, expired, approved, corrected atomic.Int64
+	var changes, expired, approved, corrected, invoices, late, used atomic.Int64
 	t.Cleanup(func() {
-		if changes.Load() == 0 || expired.Load() == 0 || approved.Load() == 0 || corrected.Load() == 0 {
-			t.Errorf("the histories are poor: %d members have left, %d credits have expired, %d requests were approved, %d corrections of usage among them",
-				changes.Load(), expired.Load(), approved.Load(), corrected.Load())
+		for what, n := range map[string]int64{
+			"members that have left": changes.Load(), "expired credits": expired.Load(), "approved requests": approved.Load(), "corrections": corrected.Load(),
+			"invoices": invoices.Load(), "late rows of usage": late.Load(), "used credits": used.Load(),
+		} {
+			if n == 0 {
+				t.Errorf("the histories are poor: they have no %s", what)
+			}
 		}
 	})
 	for seed := range *seeds {
@@ -46,7 +50,7 @@ func TestSimulation(t *testing.T) {
 			t.Parallel()
 			s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), clockNs: epochNs, steady: newWorld(t), troubled: newWorld(t), counts: map[string]int{}, founders: map[string]string{}}
 			for _, w := range []*world{s.steady, s.troubled} {
-				w.limits = limits{orgs: 5, namespaces: 6, hosts: 5, stores: 3, keys: 6, roles: 2, signingKeys: 4, idempotency: 12, credits: 3, corrections: 3, sole: 10,
+				w.limits = limits{orgs: 5, namespaces: 6, hosts: 5, stores: 3, keys: 6, roles: 2, signingKeys: 4, idempotency: 12, credits: 3, corrections: 3, sole: 10 * billing.Cent,
 					raises: 3, ownRaisePercent: 100,
 					aside: AsideTotals{Frames: 3, Bytes: 5}, namespaceAside: AsideTotals{Frames: 2, Bytes: 4}}
 			}
@@ -60,6 +64,9 @@ func TestSimulation(t *testing.T) {
 			corrected.Add(ask(s.steady, func(r reader) (int64, error) {
 				return number(r, "SELECT COUNT(*) FROM usage_corrections WHERE status = ?", CorrectionApplied)
 			}))
+			invoices.Add(int64(s.counts["*store.FinaliseInvoice"]))
+			late.Add(ask(s.steady, func(r reader) (int64, error) { return number(r, "SELECT COUNT(*) FROM usage_late WHERE invoice > 0") }))
+			used.Add(ask(s.steady, func(r reader) (int64, error) { return number(r, "SELECT COUNT(*) FROM invoice_credits") }))
 			expired.Add(ask(s.steady, func(r reader) (int64, error) {
 				return number(r, "SELECT COUNT(*) FROM credits WHERE status = ? AND granted_ns > 0", CreditExpired)
 			}))
@@ -79,6 +86,7 @@ type simulation struct {
 	minted           int
 	steady, troubled *world
 	counts           map[string]int    // outcomes of ops, and how often a member was seen to leave
+	stale            *FinaliseInvoice  // the invoice that was drawn last
 	founders         map[string]string // the store that documents have let found, by namespace and incarnations
 }
 
@@ -87,6 +95,8 @@ func (s *simulation) step() {
 	switch n := s.rng.IntN(40); {
 	case n == 0: // idempotency records expire after a day
 		s.clockNs += int64(25 * time.Hour)
+	case n < 4: // months end
+		s.clockNs += s.rng.Int64N(int64(20 * 24 * time.Hour))
 	case n < 30:
 		s.clockNs += s.rng.Int64N(int64(time.Minute))
 	}
@@ -194,6 +204,9 @@ func (s *simulation) inspect(w *world) {
 			return err
 		}
 		if _, err := verifyLedger(r, nil); err != nil {
+			return err
+		}
+		if err := inspectInvoices(r, plansOf(s.t)); err != nil {
 			return err
 		}
 		stored, err := number(r, "SELECT COUNT(*) FROM idempotency")
@@ -326,13 +339,17 @@ func (s *simulation) meta() *Meta {
 // draw returns an op that may or may not fit the state.
 func (s *simulation) draw() op {
 	o := s.drawBare()
-	switch s.rng.IntN(18) {
+	switch s.rng.IntN(22) {
 	case 0, 1:
 		o = s.drawCredit()
 	case 2, 3:
 		o = s.drawCorrection(s.someNamespace())
 	case 4, 5:
 		o = s.drawSpend()
+	case 6, 7:
+		o = s.drawInvoice()
+	case 8, 9:
+		o = s.drawFrame(s.someNamespace())
 	}
 	o.ProtoReflect().Set(o.ProtoReflect().Descriptor().Fields().ByNumber(1), protoreflect.ValueOfMessage(s.meta().ProtoReflect()))
 	return o
@@ -365,14 +382,6 @@ func (s *simulation) drawSpend() op {
 		return &RaiseSpendLimit{Id: s.mint("raise_"), Org: org, AmountNanoUsd: amount, Reason: "drawn", ExpiresNs: s.clockNs + s.rng.Int64N(int64(time.Hour)), Operator: s.rng.IntN(3) == 0}
 	}
 	return &RecordSpend{Org: org, MonthNs: monthOf(s.clockNs), SpendNanoUsd: s.rng.Int64N(8)}
-}
-
-func (s *simulation) drawPlan() op {
-	o := &SetPlan{Org: s.some("SELECT id FROM orgs ORDER BY id", "org_none"), Plan: string(billing.Plans[s.rng.IntN(len(billing.Plans))]), Operator: s.rng.IntN(3) > 0}
-	if o.Operator && s.rng.IntN(2) == 0 {
-		o.Overrides = []byte(`{"discount_percent":10}`)
-	}
-	return o
 }
 
 func (s *simulation) drawBare() op {
@@ -600,6 +609,10 @@ func (s *simulation) drawFrame(n fleet.Namespace) *ApplyUsage {
 	for range 1 + s.rng.IntN(4) {
 		r := usageRow(fmt.Sprint("q", s.rng.IntN(2)), fmt.Sprint("m", s.rng.IntN(2)), s.rng.Int64N(1e12))
 		r.HourNs += s.rng.Int64N(3) * int64(time.Hour)
+		if s.rng.IntN(3) > 0 { // of the last weeks, sometimes of a month with an invoice
+			r = &UsageRow{Queue: r.Queue, Meter: uint32(billing.ResponseBytes), Quantity: s.rng.Int64N(40_000_000_000)}
+			r.HourNs = (s.clockNs - s.rng.Int64N(int64(40*24*time.Hour))) / int64(time.Hour) * int64(time.Hour)
+		}
 		o.Rows = append(o.Rows, r)
 	}
 	return o
