@@ -4,7 +4,7 @@ package api
 type Credit struct {
 	ID        string `json:"id"`
 	Org       string `json:"org"`    // id of the organisation
-	Status    string `json:"status"` // pending, active, revoked, withdrawn or expired
+	Status    string `json:"status"` // pending, active, used, revoked, withdrawn, expiring or expired
 	Currency  string `json:"currency"`
 	AmountUSD USD    `json:"amount_usd"`
 	RestUSD   USD    `json:"rest_usd"` // not used yet; 0 unless the credit is active
@@ -15,15 +15,17 @@ type Credit struct {
 	CreatedAt  Time   `json:"created_at"`
 	GrantedAt  *Time  `json:"granted_at,omitempty"` // when the credit became active
 	ExpiresAt  *Time  `json:"expires_at,omitempty"` // absent = never
-	EndedAt    *Time  `json:"ended_at,omitempty"`   // when the credit was withdrawn, was revoked or has expired
+	EndedAt    *Time  `json:"ended_at,omitempty"`   // when the credit was withdrawn, revoked or used up, or has expired
 }
 
 // The values of Credit.Status.
 const (
 	CreditPending   = "pending"   // waits for a second operator
 	CreditActive    = "active"    // the rest may be used
+	CreditUsed      = "used"      // invoices have used all of it
 	CreditRevoked   = "revoked"   // an operator took the rest back
 	CreditWithdrawn = "withdrawn" // never became active
+	CreditExpiring  = "expiring"  // is over, and invoices of months that ended before may use the rest
 	CreditExpired   = "expired"   // the rest went at the expiry
 )
 

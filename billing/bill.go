@@ -53,16 +53,6 @@ type ModelCost struct {
 	Cost            money.Total
 }
 
-// Use returns the part of credits that the bill uses: at most its subtotal, and whole cents, so that the rest to pay is in
-// whole cents too.
-func (b Bill) Use(credits money.Count) money.Nano {
-	if money.CountOf(int64(b.Subtotal)).Compare(credits) <= 0 {
-		return b.Subtotal
-	}
-	n := money.Nano(credits.Int64())
-	return n - n%Cent
-}
-
 // add appends a line. It computes the line's amount from the other fields.
 func (b *Bill) add(l Line) (amount money.Nano, err error) {
 	if l.Amount, err = l.price(); err != nil {

@@ -37,22 +37,26 @@ var focusUnits = map[string]string{
 	"report": "Reports", "token": "Tokens", "request": "Requests", "byte": "B", "job": "Jobs", "second": "Seconds", "byte-second": "B-Seconds",
 }
 
-// FocusAccount names the organisation of a bill.
-type FocusAccount struct {
+// FocusInvoice is an invoice, or the preview of one, with the names that its CSV needs.
+type FocusInvoice struct {
 	Org, OrgName string
-	Invoice      string            // number of the invoice; "" = a preview
+	Number       string            // "" = a preview
 	Namespaces   map[string]string // names by id; a deleted namespace has none
-	Credits      money.Nano        // the part of credits that the bill uses
+	Month        time.Time         // any moment of it
+	Lines        []InvoiceLine
+	InvoiceSums
 }
 
-// WriteFocus writes the bill as CSV in the columns of FOCUS: a record for each line, then the rounding and the credits that
-// the bill uses, unless they are 0. The values of BilledCost sum exactly to the amount to pay.
-func (b Bill) WriteFocus(w io.Writer, a FocusAccount) error {
+// Write writes the invoice as CSV in the columns of FOCUS: a record for each line, then the rounding, the credits that the
+// invoice uses and what it carries forward, unless they are 0. The values of BilledCost sum exactly to the total.
+func (i FocusInvoice) Write(w io.Writer) error {
 	records := [][]string{FocusColumns}
-	add := func(charge map[string]string) {
+	start, end := Month.Window(i.Month, time.UTC)
+	add := func(charge map[string]string, month time.Time) {
+		from, to := Month.Window(month, time.UTC)
 		for name, value := range map[string]string{
-			"BillingAccountId": a.Org, "BillingAccountName": a.OrgName, "BillingCurrency": USD, "InvoiceId": a.Invoice,
-			"BillingPeriodStart": focusTime(b.Start), "BillingPeriodEnd": focusTime(b.End), "ChargePeriodStart": focusTime(b.Start), "ChargePeriodEnd": focusTime(b.End),
+			"BillingAccountId": i.Org, "BillingAccountName": i.OrgName, "BillingCurrency": USD, "InvoiceId": i.Number,
+			"BillingPeriodStart": focusTime(start), "BillingPeriodEnd": focusTime(end), "ChargePeriodStart": focusTime(from), "ChargePeriodEnd": focusTime(to),
 			"InvoiceIssuerName": focusProvider, "ProviderName": focusProvider, "PublisherName": focusProvider,
 			"ServiceCategory": "Integration", "ServiceSubcategory": "Messaging", "ServiceName": "Corvo Cloud",
 			// A bill has no list prices beside the agreed ones, so that all costs are equal.
@@ -61,26 +65,36 @@ func (b Bill) WriteFocus(w io.Writer, a FocusAccount) error {
 			charge[name] = value
 		}
 		record := make([]string, len(FocusColumns))
-		for i, column := range FocusColumns {
-			record[i] = charge[column]
+		for at, column := range FocusColumns {
+			record[at] = charge[column]
 		}
 		records = append(records, record)
 	}
-	for _, l := range b.Lines {
+	for _, l := range i.Lines {
 		charge, err := l.focus()
 		if err != nil {
 			return err
 		}
 		if l.Namespace != "" {
-			charge["SubAccountId"], charge["SubAccountName"] = l.Namespace, a.Namespaces[l.Namespace]
+			charge["SubAccountId"], charge["SubAccountName"] = l.Namespace, i.Namespaces[l.Namespace]
 		}
-		add(charge)
+		month := time.Unix(0, l.MonthNs)
+		if month.Before(start) {
+			charge["ChargeClass"] = "Correction" // of a month that has an invoice
+		}
+		add(charge, month)
 	}
-	if b.Rounding != 0 {
-		add(map[string]string{"BilledCost": b.Rounding.String(), "ChargeCategory": focusAdjustment, "ChargeFrequency": "One-Time", "ChargeDescription": "rounding to whole cents"})
-	}
-	if a.Credits != 0 {
-		add(map[string]string{"BilledCost": (-a.Credits).String(), "ChargeCategory": focusCredit, "ChargeFrequency": "One-Time", "ChargeDescription": "credits"})
+	for _, rest := range []struct {
+		category, description string
+		amount                money.Nano
+	}{
+		{focusAdjustment, "rounding to whole cents", i.Rounding},
+		{focusCredit, "credits", -i.Credits},
+		{focusAdjustment, "carried forward to the next invoice", -i.Carried},
+	} {
+		if rest.amount != 0 {
+			add(map[string]string{"BilledCost": rest.amount.String(), "ChargeCategory": rest.category, "ChargeFrequency": "One-Time", "ChargeDescription": rest.description}, start)
+		}
 	}
 	return csv.NewWriter(w).WriteAll(records)
 }
@@ -106,6 +120,9 @@ func (l Line) focus() (map[string]string, error) {
 		charge["ChargeCategory"], charge["ChargeFrequency"], charge["PricingCategory"] = focusPurchase, "Recurring", "Standard"
 		charge["ChargeDescription"], charge["SkuId"] = "monthly fee of "+l.PriceVersion, l.Item
 		charge["PricingQuantity"], charge["PricingUnit"], charge["ContractedUnitPrice"] = priced, "Months", l.UnitPrice.String()
+	case l.Item == ItemBroughtForward:
+		charge["ChargeCategory"], charge["ChargeFrequency"], charge["SkuPriceId"] = focusAdjustment, "One-Time", ""
+		charge["ChargeDescription"] = "carried forward from the invoice before"
 	default: // the discount and the minimum
 		charge["ChargeCategory"], charge["ChargeFrequency"] = focusAdjustment, "Recurring"
 		charge["ChargeDescription"], charge["SkuId"] = l.Item+" of "+l.PriceVersion, l.Item

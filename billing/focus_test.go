@@ -12,7 +12,7 @@ import (
 )
 
 // focusOf returns the CSV of a story's bill and its records.
-func focusOf(t *testing.T, story string, a FocusAccount) (Bill, string, [][]string) {
+func focusOf(t *testing.T, story string, i FocusInvoice) (Bill, string, [][]string) {
 	t.Helper()
 	text, err := os.ReadFile(story)
 	if err != nil {
@@ -24,7 +24,11 @@ func focusOf(t *testing.T, story string, a FocusAccount) (Bill, string, [][]stri
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := b.WriteFocus(&out, a); err != nil {
+	i.Month, i.Rounding, i.Subtotal = b.Start, b.Rounding, b.Subtotal
+	for _, l := range b.Lines {
+		i.Lines = append(i.Lines, InvoiceLine{l, b.Start.UnixNano()})
+	}
+	if err := i.Write(&out); err != nil {
 		t.Fatal(err)
 	}
 	records, err := csv.NewReader(strings.NewReader(out.String())).ReadAll()
@@ -38,8 +42,8 @@ func focusOf(t *testing.T, story string, a FocusAccount) (Bill, string, [][]stri
 func TestFocusIsGolden(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"example", "committed", "prorated"} {
-		_, got, _ := focusOf(t, "testdata/bills/"+name+".txt", FocusAccount{
-			Org: "org_1", OrgName: `Acme, "the best"`, Namespaces: map[string]string{"prod": "production"}, Credits: 3 * Cent,
+		_, got, _ := focusOf(t, "testdata/bills/"+name+".txt", FocusInvoice{
+			Org: "org_1", OrgName: `Acme, "the best"`, Namespaces: map[string]string{"prod": "production"}, InvoiceSums: InvoiceSums{Credits: 3 * Cent},
 		})
 		golden := "testdata/focus/" + name + ".csv"
 		if *rewrite {
@@ -69,9 +73,9 @@ func TestFocusAddsUp(t *testing.T) {
 		"ChargePeriodEnd", "ChargePeriodStart", "ContractedCost", "EffectiveCost", "ListCost", "InvoiceIssuerName", "ProviderName", "PublisherName", "ServiceCategory", "ServiceName"}
 	usage := []string{"ConsumedQuantity", "ConsumedUnit", "ContractedUnitPrice", "PricingCategory", "PricingQuantity", "PricingUnit", "SkuId", "SkuPriceId", "SubAccountId"}
 	for _, story := range stories {
-		b, _, _ := focusOf(t, story, FocusAccount{Org: "org_1", OrgName: "acme"})
+		b, _, _ := focusOf(t, story, FocusInvoice{Org: "org_1", OrgName: "acme"})
 		credits := b.Subtotal / 3
-		_, _, records := focusOf(t, story, FocusAccount{Org: "org_1", OrgName: "acme", Credits: credits})
+		_, _, records := focusOf(t, story, FocusInvoice{Org: "org_1", OrgName: "acme", InvoiceSums: InvoiceSums{Credits: credits}})
 		if !slices.Equal(records[0], FocusColumns) {
 			t.Fatalf("the header is %v", records[0])
 		}
@@ -96,6 +100,37 @@ func TestFocusAddsUp(t *testing.T) {
 		if want := b.Subtotal - credits; sum != want {
 			t.Errorf("%s: the costs sum to %s, want %s", story, sum, want)
 		}
+	}
+}
+
+// Late usage corrects its own month. The amounts that one invoice carries to the next are records too, so that the costs
+// sum to the total.
+func TestFocusOfLateUsage(t *testing.T) {
+	t.Parallel()
+	late := lineOf("jobs_enqueued", -2*Cent)
+	late.MonthNs = month.AddDate(0, -1, 0).UnixNano()
+	late.Namespace = "prod"
+	lines := append([]InvoiceLine{lineOf("monthly_fee", 7*Cent), late}, BroughtForward(3*Cent, month.UnixNano())...)
+	sums, err := SumInvoice(lines, money.Count{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := (FocusInvoice{Org: "org_1", Month: month, Lines: lines, InvoiceSums: sums}).Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	records, err := csv.NewReader(strings.NewReader(out.String())).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range records[1:] {
+		value := func(column string) string { return r[slices.Index(FocusColumns, column)] }
+		got = append(got, strings.Join([]string{value("BilledCost"), value("ChargeClass"), value("ChargePeriodStart")[:7], value("BillingPeriodStart")[:7]}, " "))
+	}
+	want := []string{"0.07  2026-02 2026-02", "-0.02 Correction 2026-01 2026-02", "0.03  2026-02 2026-02", "-0.08  2026-02 2026-02"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the records are %q, want %q", got, want)
 	}
 }
 

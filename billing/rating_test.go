@@ -146,24 +146,6 @@ func checkBill(t failer, b Bill) {
 	}
 }
 
-// A bill uses whole cents of credits, and not more than it is.
-func TestBillUsesCredits(t *testing.T) {
-	t.Parallel()
-	var most money.Count
-	if err := most.UnmarshalJSON([]byte("99999999999999999999999999999999999999")); err != nil {
-		t.Fatal(err)
-	}
-	b := Bill{Subtotal: 5 * Cent}
-	for credits, want := range map[money.Count]money.Nano{
-		{}: 0, money.CountOf(int64(Cent) - 1): 0, money.CountOf(int64(Cent)): Cent, money.CountOf(int64(5*Cent) - 1): 4 * Cent,
-		money.CountOf(int64(5 * Cent)): 5 * Cent, most: 5 * Cent,
-	} {
-		if got := b.Use(credits); got != want {
-			t.Errorf("of %v the bill uses %v, want %v", credits, got, want)
-		}
-	}
-}
-
 // month is the month of drawn bills.
 var month = time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
 

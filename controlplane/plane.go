@@ -183,10 +183,6 @@ func (p *Plane) serve(cfg Config) (err error) {
 	reconciler := reconcile.New(reconcile.Config{
 		Store: p.store, Observations: observations, Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Logger: cfg.Logger, Reached: cfg.Reached, Plans: plans,
 	})
-	plans, err := billing.ShippedPlans()
-	if err != nil {
-		return err
-	}
 	closer := reconcile.NewCloser(reconcile.CloserConfig{Store: p.store, Plans: plans, Now: cfg.Now, Logger: cfg.Logger})
 	of := server.Config{
 		Store: p.store, Observations: observations, Reconciler: reconciler, Signer: p.signer, Authority: p.authority,

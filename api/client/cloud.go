@@ -296,24 +296,6 @@ func (c *Cloud) SetPlan(ctx context.Context, org string, req api.SetPlanRequest)
 	return send[api.PlanHistory](ctx, c.Client, call{method: http.MethodPut, path: cloudPath("orgs", org, "plan"), body: req, repeat: repeatKeyed})
 }
 
-// InvoicePreview returns the bill of the running month.
-func (c *Cloud) InvoicePreview(ctx context.Context, org string) (api.InvoicePreview, error) {
-	return get[api.InvoicePreview](ctx, c.Client, cloudPath("orgs", org, "invoices", "preview"))
-}
-
-// InvoicePreviewCSV returns the bill of the running month as CSV, in the columns of FOCUS.
-func (c *Cloud) InvoicePreviewCSV(ctx context.Context, org string) ([]byte, error) {
-	return get[plainText](ctx, c.Client, cloudPath("orgs", org, "invoices", "preview")+"?format=csv")
-}
-
-// plainText is a response that is not JSON.
-type plainText []byte
-
-func (t *plainText) read(text []byte) error {
-	*t = text
-	return nil
-}
-
 // PlatformPrices returns the plans and their prices.
 func (c *Cloud) PlatformPrices(ctx context.Context) (api.PlatformPrices, error) {
 	return get[api.PlatformPrices](ctx, c.Client, cloudPath("prices"))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -14,59 +13,12 @@ import (
 
 // cloudBilling makes the commands about plans, bills and credits.
 func cloudBilling(r *remote) *cobra.Command {
-	return below("billing", "Manage the plan, bills and credits of an organisation",
-		previewBill(r), showPlan(r), setPlan(r), cloudCredits(r),
+	return below("billing", "Manage the plan, invoices and credits of an organisation",
+		previewBill(r), cloudInvoices(r), showPlan(r), setPlan(r), cloudCredits(r),
 		onCloud(r, "prices", "List the plans and the platform prices", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) (api.PlatformPrices, error) {
 			return c.PlatformPrices(cmd.Context())
 		}, func(w io.Writer, p api.PlatformPrices) { showPrices(w, p.Versions) }),
 	)
-}
-
-// previewBill makes the command that shows the bill of the running month. A table has the names of namespaces.
-func previewBill(r *remote) *cobra.Command {
-	var org string
-	names := map[string]string{} // namespaces by id
-	return bindOrg(onCloud(r, "preview", "Show the bill of the running month", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) (p api.InvoicePreview, err error) {
-		if org, err = orgOf(cmd.Context(), c, org); err != nil {
-			return p, err
-		}
-		if r.output == outputTable {
-			all, err := c.Namespaces(cmd.Context(), org)
-			if err != nil {
-				return p, err
-			}
-			for _, n := range all {
-				names[n.ID] = n.Name
-			}
-		}
-		return c.InvoicePreview(cmd.Context(), org)
-	}, func(w io.Writer, p api.InvoicePreview) { showBill(w, p, names) }), &org)
-}
-
-func showBill(w io.Writer, p api.InvoicePreview, names map[string]string) {
-	fmt.Fprintf(w, "bill of %s in %s", p.Period, p.Currency)
-	if p.AsOf != nil {
-		fmt.Fprintf(w, ", as of %s", clock(*p.AsOf))
-	}
-	fmt.Fprint(w, "\n\n")
-	showList(w, append(p.Lines[:len(p.Lines):len(p.Lines)], api.InvoiceLine{Meter: "rounding", Amount: p.Rounding}, api.InvoiceLine{Meter: "total", Amount: p.Total}), []column[api.InvoiceLine]{
-		{"ITEM", func(l api.InvoiceLine) string { return l.Meter }},
-		{"NAMESPACE", func(l api.InvoiceLine) string { return cmp.Or(names[l.Namespace], l.Namespace) }},
-		{"PRICES", func(l api.InvoiceLine) string { return l.PriceVersion }},
-		{"TIER", func(l api.InvoiceLine) string { return ofLine(l, count(l.Tier)) }},
-		{"QUANTITY", func(l api.InvoiceLine) string { return ofLine(l, count(l.Quantity)) }},
-		{"UNIT PRICE", func(l api.InvoiceLine) string { return ofLine(l, l.UnitPrice+" per "+count(l.Per)) }},
-		{"AMOUNT", func(l api.InvoiceLine) string { return l.Amount }},
-	})
-	fmt.Fprintf(w, "\nmodel calls, not in the total: %s\n", p.LLMCost.Total)
-}
-
-// ofLine returns text for a line with a quantity, and "" for the rounding and the total.
-func ofLine(l api.InvoiceLine, text string) string {
-	if l.Per == 0 {
-		return ""
-	}
-	return text
 }
 
 func showPlan(r *remote) *cobra.Command {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -187,25 +186,4 @@ func toPlatformPrices(prices []billing.PlatformPrice) []api.PlatformPrice {
 		all = append(all, price)
 	}
 	return all
-}
-
-// toInvoicePreview converts a bill for which credits are used.
-func toInvoicePreview(b billing.Bill, credits money.Nano) api.InvoicePreview {
-	out := api.InvoicePreview{
-		Period: b.Start.Format("2006-01"), Currency: billing.USD, Lines: []api.InvoiceLine{},
-		Rounding: b.Rounding.String(), Subtotal: b.Subtotal.String(), Credits: credits.String(), Total: (b.Subtotal - credits).String(),
-		LLMCost: api.LLMCost{Total: b.LLMCost.Total.String(), ByModel: []api.ModelCost{}},
-	}
-	for _, l := range b.Lines {
-		line := api.InvoiceLine{Meter: l.Item, Namespace: l.Namespace, Tier: l.Tier, PriceVersion: l.PriceVersion,
-			Quantity: l.Quantity, Per: l.Per, UnitPrice: l.UnitPrice.String(), Amount: l.Amount.String()}
-		if l.Namespace != "" {
-			line.RowsURL = fmt.Sprintf("%s/namespaces/%s/usage?from=%s&to=%s&group_by=day", cloud, l.Namespace, b.Start.Format(time.DateOnly), b.End.Format(time.DateOnly))
-		}
-		out.Lines = append(out.Lines, line)
-	}
-	for _, m := range b.LLMCost.ByModel {
-		out.LLMCost.ByModel = append(out.LLMCost.ByModel, api.ModelCost{Provider: m.Provider, Model: m.Model, Cost: m.Cost.String()})
-	}
-	return out
 }

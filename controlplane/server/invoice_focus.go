@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/billing"
-	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
@@ -24,22 +24,23 @@ func billFormat(r *http.Request) (csv bool, err error) {
 	}
 }
 
-// writeFocus writes a bill as CSV in the columns of FOCUS.
-func (s *Server) writeFocus(w http.ResponseWriter, r *http.Request, org fleet.Org, b billing.Bill, credits money.Nano) error {
+// writeFocus writes the preview of an invoice as CSV in the columns of FOCUS.
+func (s *Server) writeFocus(w http.ResponseWriter, r *http.Request, org fleet.Org, startNs int64, lines []billing.InvoiceLine, sums billing.InvoiceSums) error {
 	found, err := s.store.Namespaces(r.Context(), org.ID, "", MaxPage)
 	if err != nil {
 		return err
 	}
-	account := billing.FocusAccount{Org: string(org.ID), OrgName: org.Name, Namespaces: map[string]string{}, Credits: credits}
+	month := time.Unix(0, startNs).UTC()
+	preview := billing.FocusInvoice{Org: string(org.ID), OrgName: org.Name, Namespaces: map[string]string{}, Month: month, Lines: lines, InvoiceSums: sums}
 	for _, n := range found {
-		account.Namespaces[string(n.ID)] = n.Name
+		preview.Namespaces[string(n.ID)] = n.Name
 	}
 	var out bytes.Buffer // an error must not follow the header of a success
-	if err := b.WriteFocus(&out, account); err != nil {
-		return fmt.Errorf("write the bill of %s as CSV: %w", org.ID, err)
+	if err := preview.Write(&out); err != nil {
+		return fmt.Errorf("write the preview of %s as CSV: %w", org.ID, err)
 	}
 	w.Header().Set("Content-Type", "text/csv; charset=utf-8")
-	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%s-%s.csv", org.Name, b.Start.Format("2006-01")))
+	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%s-%s.csv", org.Name, month.Format("2006-01")))
 	_, err = w.Write(out.Bytes())
 	return err
 }

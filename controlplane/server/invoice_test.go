@@ -84,7 +84,7 @@ func TestInvoicePreview(t *testing.T) {
 	var want map[string]any
 	err := json.Unmarshal([]byte(`{"period":"2031-02","currency":"USD","lines":[`+strings.Join([]string{
 		line("free-1", 1, 500_000, "0", "0"), line("payg-1", 0, 500_000, "0", "0"), line("payg-1", 1, 2_000_000, "0.02", "0.04"),
-	}, ",")+`],"rounding":"0","subtotal":"0.04","credits":"0.01","total":"0.03",
+	}, ",")+`],"rounding":"0","subtotal":"0.04","credits":"0.01","carried_forward":"0.03","total":"0",
 		"llm_cost":{"total":"1.250000001","by_model":[{"provider":"anthropic","model":"claude","cost":"1.250000001"}]}}`), &want)
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestInvoicePreviewAsCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	records, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
-	if err != nil || len(records) != 5 || !slices.Equal(records[0], billing.FocusColumns) {
+	if err != nil || len(records) != 6 || !slices.Equal(records[0], billing.FocusColumns) {
 		t.Fatalf("%v, %s", err, text)
 	}
 	var got []string
@@ -208,7 +208,7 @@ func TestInvoicePreviewAsCSV(t *testing.T) {
 		got = append(got, strings.Join(values, " "))
 	}
 	of := f.acme() + " acme "
-	want := []string{of + prod + " prod Usage 1000000 0", of + prod + " prod Usage 2700000 0.054", of + "  Adjustment  -0.004", of + "  Credit  -0.01"}
+	want := []string{of + prod + " prod Usage 1000000 0", of + prod + " prod Usage 2700000 0.054", of + "  Adjustment  -0.004", of + "  Credit  -0.01", of + "  Adjustment  -0.04"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the CSV has %q, want %q", got, want)
 	}
@@ -240,7 +240,7 @@ func TestWhoSeesBills(t *testing.T) {
 		{"readonly", f.credential(keyring.Org, org, tenancy.ReadOnly), 403, 200},
 		{"another organisation", other, 404, 200}, {"nobody", "", 401, 401},
 	} {
-		for path, want := range map[string]int{"/orgs/acme/plan": c.bills, "/orgs/acme/invoices/preview": c.bills, "/prices": c.price} {
+		for path, want := range map[string]int{"/orgs/acme/plan": c.bills, "/orgs/acme/invoices/preview": c.bills, "/orgs/acme/invoices": c.bills, "/prices": c.price} {
 			if a := f.send("GET", cloud+path, c.key, ""); a.status != want {
 				t.Errorf("%s, %s: %d %s, want %d", c.name, path, a.status, a.body, want)
 			}

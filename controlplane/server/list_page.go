@@ -32,20 +32,20 @@ var auditPaging = []serve.Param{
 
 // These types name the pages in the OpenAPI document, because api.Page is generic and a schema needs a name.
 type (
-	orgPage       api.Page[api.Org]
-	namespacePage api.Page[api.Namespace]
-	keyPage       api.Page[api.Key]
-	rolePage      api.Page[api.Role]
-	auditPage     api.Page[api.AuditRow]
-	operationPage api.Page[api.Operation]
-	hostPage      api.Page[api.Host]
-	processPage   api.Page[api.Process]
-	fleetRootPage api.Page[api.FleetRoot]
-	clusterPage   api.Page[api.CloudCluster]
-	asidePage     api.Page[api.AsideUsage]
-	creditPage    api.Page[api.Credit]
-
+	orgPage        api.Page[api.Org]
+	namespacePage  api.Page[api.Namespace]
+	keyPage        api.Page[api.Key]
+	rolePage       api.Page[api.Role]
+	auditPage      api.Page[api.AuditRow]
+	operationPage  api.Page[api.Operation]
+	hostPage       api.Page[api.Host]
+	processPage    api.Page[api.Process]
+	fleetRootPage  api.Page[api.FleetRoot]
+	clusterPage    api.Page[api.CloudCluster]
+	asidePage      api.Page[api.AsideUsage]
+	creditPage     api.Page[api.Credit]
 	correctionPage api.Page[api.Correction]
+	invoicePage    api.Page[api.InvoiceSummary]
 )
 
 // cursor is the decoded text of a cursor: a position in one list. Other lists refuse it.

@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// billingRoutes returns the routes about plans, platform prices and bills.
+// billingRoutes returns the routes about plans and platform prices.
 func (s *Server) billingRoutes() []serve.Route {
 	return []serve.Route{
 		{Method: "GET", Path: cloud + "/orgs/{org}/plan", Permission: tenancy.BillingRead, Handler: s.getPlan,
@@ -23,9 +23,6 @@ func (s *Server) billingRoutes() []serve.Route {
 		{Method: "PUT", Path: cloud + "/orgs/{org}/plan", Permission: tenancy.BillingManage, Handler: s.setPlan,
 			Summary: "Change the plan of an organisation", Description: "A higher plan begins at the next whole hour, a lower plan with the next month in UTC. The change replaces one that has not begun. Only operators may change to or from committed, and give overrides.",
 			Request: api.SetPlanRequest{}, Response: api.PlanHistory{}},
-		{Method: "GET", Path: cloud + "/orgs/{org}/invoices/preview", Permission: tenancy.BillingRead, Handler: s.previewInvoice,
-			Query:   []serve.Param{{Name: "format", Doc: "json, the default, or csv for the columns of FOCUS 1.2"}},
-			Summary: "Preview the bill of the running month", Response: api.InvoicePreview{}},
 		{Method: "GET", Path: cloud + "/prices", Permission: tenancy.UsageRead, Handler: s.listPlatformPrices,
 			Summary: "Get the plans and the platform prices", Response: api.PlatformPrices{}},
 	}

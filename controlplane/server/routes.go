@@ -117,6 +117,7 @@ func (s *Server) routes() []serve.Route {
 	built = append(built, s.processRoutes()...)
 	built = append(built, s.billingRoutes()...)
 	built = append(built, s.spendLimitRoutes()...)
+	built = append(built, s.invoiceRoutes()...)
 	built = append(built, s.keyRoutes(cloud+"/orgs/{org}/keys", cloudTokens)...)
 	built = append(append(built, s.fleetRoutes()...), s.elsewhereRoutes()...)
 	return append(built, unbuiltRoutes()...)

@@ -119,6 +119,8 @@ func TestNoBodyIsIgnored(t *testing.T) {
 		{"POST", ns + "/resume-reconcile", f.operator},
 		{"POST", cloud + "/orgs/acme/credits/cr_x/approve", f.operator},
 		{"DELETE", cloud + "/operators/x", f.operator},
+		{"POST", cloud + "/orgs/acme/usage/corrections/x/approve", f.operator},
+		{"DELETE", cloud + "/orgs/acme/spend-limit", admin},
 	}
 	for _, c := range tried {
 		for body, code := range map[string]api.Code{"not json": api.ParseError, `{"foo":1}`: api.ValidationError, `[]`: api.ValidationError} {

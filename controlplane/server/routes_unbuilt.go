@@ -21,7 +21,6 @@ var unbuilt = []struct {
 	{"GET", "/orgs/{org}/members", tenancy.OrgRead},
 	{"POST", "/orgs/{org}/members", tenancy.OrgManage},
 	{"PATCH DELETE", "/orgs/{org}/members/{id}", tenancy.OrgManage},
-	{"GET", "/orgs/{org}/invoices", tenancy.BillingRead},
 	{"POST", "/orgs/{org}/portal-session", tenancy.BillingManage},
 	{"POST", "/orgs/{org}/checkout-session", tenancy.BillingManage},
 

@@ -90,14 +90,14 @@ func inspectMonths(r reader, org tenancy.OrgID, book *billing.PlanBook) error {
 	if err != nil {
 		return err
 	}
-	// The rows that wait have a row in usage_late without a number.
+	// The rows that wait have a row in usage_late without a number. Only the sum of an hour is never negative.
 	rows, err := list(r, func(rows *sql.Rows) (u billing.HourUsage, err error) {
 		var quantity int64
 		err = rows.Scan(&u.HourNs, &u.Namespace, &u.Meter, &quantity)
 		return u, errors.Join(err, u.Quantity.UnmarshalJSON(fmt.Append(nil, quantity)))
-	}, `SELECT j.hour_ns, j.namespace, j.meter, j.quantity FROM usage_journal j JOIN namespaces n ON n.id = j.namespace
+	}, `SELECT j.hour_ns, j.namespace, j.meter, SUM(j.quantity) FROM usage_journal j JOIN namespaces n ON n.id = j.namespace
 		LEFT JOIN usage_late l ON l.namespace = j.namespace AND l.stream = j.stream AND l.incarnation = j.incarnation AND l.to_seq = j.to_seq AND l.row_no = j.row_no AND l.meter = j.meter
-		WHERE n.org = ? AND j.hour_ns < ? AND l.invoice IS NOT 0 ORDER BY j.hour_ns`, string(org), until)
+		WHERE n.org = ? AND j.hour_ns < ? AND l.invoice IS NOT 0 GROUP BY 1, 2, 3 ORDER BY 1`, string(org), until)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func TestSimulation(t *testing.T) {
 					raises: 3, ownRaisePercent: 100,
 					aside: AsideTotals{Frames: 3, Bytes: 5}, namespaceAside: AsideTotals{Frames: 2, Bytes: 4}}
 			}
-			for range 100 {
+			for range 150 {
 				s.step()
 			}
 			s.catchUp()
