@@ -28,96 +28,118 @@ func tokenPlans(t *testing.T) *billing.PlanBook {
 	return book
 }
 
+// spendTest is a reconciler with an organisation, whose clock a test moves.
+type spendTest struct {
+	t          *testing.T
+	s          *store.Store
+	r          *Reconciler
+	book       map[tenancy.OrgID]rated
+	began, now time.Time
+	frames     uint64
+}
+
+func newSpendTest(t *testing.T) *spendTest {
+	t.Helper()
+	s, _ := openStore(t)
+	populate(t, s)
+	w := &spendTest{t: t, s: s, began: time.Now().UTC()}
+	if late := w.began.Add(15 * time.Minute); late.Month() != w.began.Month() { // a test passes less time
+		w.began = w.began.Add(-15 * time.Minute)
+	}
+	w.now = w.began
+	w.r = New(Config{Store: s, Observations: NewObservations(time.Now, HostGrace), Now: func() time.Time { return w.now }, Logger: slog.New(slog.DiscardHandler), Plans: tokenPlans(t)})
+	return w
+}
+
+// use records usage that costs an amount.
+func (w *spendTest) use(dollars int64) {
+	w.t.Helper()
+	w.frames++
+	propose(w.t, w.s, &store.ApplyUsage{Meta: &store.Meta{Principal: "test"}, Namespace: "ns_1", Stream: "shard/0", Incarnation: "ab", From: w.frames, To: w.frames, Rows: []*store.UsageRow{
+		{HourNs: w.began.Truncate(time.Hour).UnixNano(), Queue: "q", Meter: uint32(billing.InputTokens), Quantity: dollars * 1_000_000},
+	}})
+}
+
+func (w *spendTest) limit(dollars money.Nano) {
+	w.t.Helper()
+	n := int64(dollars * money.Dollar)
+	propose(w.t, w.s, &store.SetSpendLimit{Meta: &store.Meta{Principal: "test"}, Org: "org_1", LimitNanoUsd: &n})
+}
+
+func (w *spendTest) check() { w.book = w.r.checkSpend(w.t.Context(), leading(w.t, w.s), w.book) }
+
+// want checks the limits once, and compares when the organisation was rated last, the highest alert and the hold.
+func (w *spendTest) want(when string, ratedAt time.Time, alerted int64, held bool) {
+	w.t.Helper()
+	w.check()
+	status, err := w.s.SpendStatus(w.t.Context(), "org_1", time.Now())
+	if err != nil || status.Limit == nil {
+		w.t.Fatalf("%s: %+v, %v", when, status, err)
+	}
+	if at := w.book["org_1"].at; !at.Equal(ratedAt) || status.Limit.Alerted != alerted || (status.Limit.HeldNs != 0) != held {
+		w.t.Errorf("%s: rated after %s, want %s; %d %% are reached, want %d; held: %v", when, at.Sub(w.began), ratedAt.Sub(w.began), status.Limit.Alerted, alerted, !held)
+	}
+	docs, err := w.s.Docs(w.t.Context(), 0, 10)
+	if err != nil || len(docs) != 1 || (docs[0].Hold != "") != held {
+		w.t.Errorf("%s: the documents are %+v, %v", when, docs, err)
+	}
+}
+
 // The leader rates an organisation that has a limit when usage is new, at most each minute. It records what its bill has
 // reached, and nothing more. A raise and a higher limit take effect without another rating.
 func TestSpendLimitsAreWatched(t *testing.T) {
 	t.Parallel()
-	s, _ := openStore(t)
-	populate(t, s)
-	meta, frames := &store.Meta{Principal: "test"}, uint64(0)
-	began := time.Now().UTC()
-	if late := began.Add(15 * time.Minute); late.Month() != began.Month() { // the test passes less time
-		began = began.Add(-15 * time.Minute)
-	}
-	use := func(dollars int64) {
-		t.Helper()
-		frames++
-		propose(t, s, &store.ApplyUsage{Meta: meta, Namespace: "ns_1", Stream: "shard/0", Incarnation: "ab", From: frames, To: frames, Rows: []*store.UsageRow{
-			{HourNs: began.Truncate(time.Hour).UnixNano(), Queue: "q", Meter: uint32(billing.InputTokens), Quantity: dollars * 1_000_000},
-		}})
-	}
-	limit := func(dollars money.Nano) {
-		t.Helper()
-		n := int64(dollars * money.Dollar)
-		propose(t, s, &store.SetSpendLimit{Meta: meta, Org: "org_1", LimitNanoUsd: &n})
-	}
-	now := began
-	r := New(Config{Store: s, Observations: NewObservations(time.Now, HostGrace), Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler), Plans: tokenPlans(t)})
-	var book map[tenancy.OrgID]rated
-	want := func(when string, ratedAt time.Time, alerted int64, held bool) {
-		t.Helper()
-		book = r.checkSpend(t.Context(), leading(t, s), book)
-		status, err := s.SpendStatus(t.Context(), "org_1", time.Now())
-		if err != nil || status.Limit == nil {
-			t.Fatalf("%s: %+v, %v", when, status, err)
-		}
-		if at := book["org_1"].at; !at.Equal(ratedAt) || status.Limit.Alerted != alerted || (status.Limit.HeldNs != 0) != held {
-			t.Errorf("%s: rated after %s, want %s; %d %% are reached, want %d; held: %v", when, at.Sub(began), ratedAt.Sub(began), status.Limit.Alerted, alerted, !held)
-		}
-		docs, err := s.Docs(t.Context(), 0, 10)
-		if err != nil || len(docs) != 1 || (docs[0].Hold != "") != held {
-			t.Errorf("%s: the documents are %+v, %v", when, docs, err)
-		}
-	}
-
-	use(4)
-	if book = r.checkSpend(t.Context(), leading(t, s), book); len(book) != 0 {
+	w := newSpendTest(t)
+	w.use(4)
+	if w.check(); len(w.book) != 0 {
 		t.Error("an organisation without a limit was rated")
 	}
-	limit(10)
-	want("a first look", now, 0, false)
-	use(1)
-	now = now.Add(rateEvery - 1)
-	want("too early", began, 0, false)
-	now = now.Add(1)
-	want("half", now, 50, false)
-	last := now
+	w.limit(10)
+	w.want("a first look", w.now, 0, false)
+	w.use(1)
+	w.now = w.now.Add(rateEvery - 1)
+	w.want("too early", w.began, 0, false)
+	w.now = w.now.Add(1)
+	w.want("half", w.now, 50, false)
+	last := w.now
 	for range 3 {
-		now = now.Add(rateEvery)
-		if now.Truncate(time.Hour).Equal(last.Truncate(time.Hour)) { // an hour that has begun is a reason of its own
-			want("nothing new", last, 50, false)
-		} else {
-			last = now
-			want("a new hour", last, 50, false)
+		w.now = w.now.Add(rateEvery)
+		if !w.now.Truncate(time.Hour).Equal(last.Truncate(time.Hour)) { // an hour that has begun is a reason of its own
+			last = w.now
 		}
+		w.want("nothing new", last, 50, false)
 	}
-	use(5)
-	now = now.Add(rateEvery)
-	last = now
-	want("reached", last, 100, true)
-	propose(t, s, &store.RaiseSpendLimit{Meta: meta, Id: "r1", Org: "org_1", AmountNanoUsd: 1, Reason: "test", ExpiresNs: time.Now().Add(time.Hour).UnixNano()})
-	now = now.Add(Tick) // less than a minute
-	want("raised", last, 100, false)
-	use(1)
-	now = now.Add(rateEvery)
-	last = now
-	want("the raise is used up", last, 100, true)
-	limit(20)
-	now = now.Add(Tick)
-	want("a higher limit", last, 100, false)
+	w.use(5)
+	w.now = w.now.Add(rateEvery)
+	last = w.now
+	w.want("reached", last, 100, true)
+	propose(t, w.s, &store.RaiseSpendLimit{Meta: &store.Meta{Principal: "test"}, Id: "r1", Org: "org_1", AmountNanoUsd: 1, Reason: "test", ExpiresNs: time.Now().Add(time.Hour).UnixNano()})
+	w.now = w.now.Add(Tick) // less than a minute
+	w.want("raised", last, 100, false)
+	w.use(1)
+	w.now = w.now.Add(rateEvery)
+	last = w.now
+	w.want("the raise is used up", last, 100, true)
+	w.limit(20)
+	w.now = w.now.Add(Tick)
+	w.want("a higher limit", last, 100, false)
+}
 
-	// A rating that fails neither ends a hold nor is repeated at once.
-	limit(1)
-	now = now.Add(Tick)
-	want("a lower limit", last, 100, true)
-	r.cfg.Plans = &billing.PlanBook{} // has no version of any plan
-	use(1)
-	now = now.Add(rateEvery)
-	last = now
-	want("a rating that fails", last, 100, true)
-	r.cfg.Plans = tokenPlans(t)
-	now = now.Add(rateEvery - 1)
-	want("too early to try again", last, 100, true)
-	now = now.Add(1)
-	want("tried again", now, 100, true)
+// A rating that fails neither ends a hold nor is repeated at once.
+func TestASpendThatCannotBeRated(t *testing.T) {
+	t.Parallel()
+	w := newSpendTest(t)
+	w.use(1)
+	w.limit(1)
+	w.want("reached", w.now, 100, true)
+	w.r.cfg.Plans = &billing.PlanBook{} // has no version of any plan
+	w.use(1)
+	w.now = w.now.Add(rateEvery)
+	last := w.now
+	w.want("a rating that fails", last, 100, true)
+	w.r.cfg.Plans = tokenPlans(t)
+	w.now = w.now.Add(rateEvery - 1)
+	w.want("too early to try again", last, 100, true)
+	w.now = w.now.Add(1)
+	w.want("tried again", w.now, 100, true)
 }

@@ -128,9 +128,16 @@ func TestSpendIsLimited(t *testing.T) {
 	w.ok(w.spent("acme", 800))
 	w.wantSpend("80 percent at once", "50 80", false)
 
-	rows, err := w.store().Audit(t.Context(), "org_acme", 0, MaxPage)
+	w.wantSpendAudit("0.000001 2031-02/50% 2031-02/80% 2031-02/95% 2031-02/100% 2031-02/held 2031-02/released 2031-02/held 0.000001001 2031-02/released 2031-02/held none " +
+		"0.000001 2031-02/held 2031-03/released 2031-03/50% 2031-03/80%")
+}
+
+// wantSpendAudit compares the targets of the organisation's changes of limits and records of spends.
+func (w *world) wantSpendAudit(want string) {
+	w.t.Helper()
+	rows, err := w.store().Audit(w.t.Context(), "org_acme", 0, MaxPage)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	var targets []string
 	for _, r := range rows {
@@ -138,10 +145,8 @@ func TestSpendIsLimited(t *testing.T) {
 			targets = append(targets, strings.TrimPrefix(r.Target, "org_acme/"))
 		}
 	}
-	const want = "0.000001 2031-02/50% 2031-02/80% 2031-02/95% 2031-02/100% 2031-02/held 2031-02/released 2031-02/held 0.000001001 2031-02/released 2031-02/held none " +
-		"0.000001 2031-02/held 2031-03/released 2031-03/50% 2031-03/80%"
 	if got := strings.Join(targets, " "); got != want {
-		t.Errorf("the audit log has\n%s, want\n%s", got, want)
+		w.t.Errorf("the audit log has\n%s, want\n%s", got, want)
 	}
 }
 
