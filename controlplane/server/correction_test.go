@@ -18,6 +18,36 @@ func correcting() api.ProposeCorrectionRequest {
 	return api.ProposeCorrectionRequest{Namespace: "prod", Meter: "output_tokens", Hour: "2031-02-10T13:00:00Z", Queue: "mail", Quantity: -300_000, Reason: "reported twice"}
 }
 
+// wantTokens checks the output tokens of acme, and the part of them that corrections changed.
+func (f *front) wantTokens(c *client.Cloud, total, corrected string) {
+	f.t.Helper()
+	u, err := c.Usage(f.t.Context(), "acme", client.UsageQuery{GroupBy: "queue"})
+	if err != nil || len(u.Groups) != 1 || u.Groups[0].Key != "mail" || u.Groups[0].OutputTokens != u.Totals.OutputTokens {
+		f.t.Fatalf("%+v, %v", u, err)
+	}
+	if u.Totals.OutputTokens.String() != total || u.Corrected.OutputTokens.String() != corrected {
+		f.t.Errorf("used %s, corrected by %s; want %s and %s", u.Totals.OutputTokens, u.Corrected.OutputTokens, total, corrected)
+	}
+}
+
+// wantTokenLines checks the lines of output tokens in the preview of acme's bill.
+func (f *front) wantTokenLines(c *client.Cloud, want string) {
+	f.t.Helper()
+	p, err := c.InvoicePreview(f.t.Context(), "acme")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var of []string
+	for _, l := range p.Lines {
+		if l.Meter == "output_tokens" {
+			of = append(of, l.Quantity.String()+" for "+l.Amount)
+		}
+	}
+	if got := strings.Join(of, ", "); got != want {
+		f.t.Errorf("the bill has %s, want %s", got, want)
+	}
+}
+
 // TestCorrections proposes, approves and rejects corrections by two operators. The bill falls by exactly the price of the
 // corrected quantity, and the usage says how much of it was corrected.
 func TestCorrections(t *testing.T) {
@@ -33,38 +63,14 @@ func TestCorrections(t *testing.T) {
 	first, second := f.cloud(f.operator), f.cloud(f.credential(keyring.CloudOperator, "", tenancy.CloudOperator))
 	tenant := f.cloud(admin)
 	ctx := t.Context()
-	tokens := func() (total, corrected string) {
-		t.Helper()
-		u, err := tenant.Usage(ctx, "acme", client.UsageQuery{GroupBy: "queue"})
-		if err != nil || len(u.Groups) != 1 || u.Groups[0].Key != "mail" || u.Groups[0].OutputTokens != u.Totals.OutputTokens {
-			t.Fatalf("%+v, %v", u, err)
-		}
-		return u.Totals.OutputTokens.String(), u.Corrected.OutputTokens.String()
-	}
-	bill := func(want string) {
-		t.Helper()
-		p, err := tenant.InvoicePreview(ctx, "acme")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var of []string
-		for _, l := range p.Lines {
-			if l.Meter == "output_tokens" {
-				of = append(of, l.Quantity.String()+" for "+l.Amount)
-			}
-		}
-		if got := strings.Join(of, ", "); got != want {
-			t.Errorf("the bill has %s, want %s", got, want)
-		}
-	}
 	req := correcting()
 	req.Hour = "2031-02-10T14:00:00Z"
-	bill("1 for 0, 999999 for 0, 1500001 for 0.03000002")
+	f.wantTokenLines(tenant, "1 for 0, 999999 for 0, 1500001 for 0.03000002")
 	made, err := first.ProposeCorrection(ctx, "acme", req)
 	if err != nil || made.Status != api.CorrectionPending || made.Namespace != prod || made.Org != f.acme() || made.Meter != "output_tokens" || made.Hour != req.Hour || made.Quantity != -300_000 || made.ProposedBy == "" {
 		t.Fatalf("%+v: %v", made, err)
 	}
-	bill("1 for 0, 999999 for 0, 1500001 for 0.03000002")
+	f.wantTokenLines(tenant, "1 for 0, 999999 for 0, 1500001 for 0.03000002")
 	if _, err := first.ApproveCorrection(ctx, "acme", made.ID); api.CodeOf(err) != api.Forbidden {
 		t.Errorf("the same operator approves: %v", err)
 	}
@@ -75,10 +81,8 @@ func TestCorrections(t *testing.T) {
 	if made, err = second.ApproveCorrection(ctx, "acme", made.ID); err != nil || made.Status != api.CorrectionApplied || made.ApprovedBy == "" || made.ApprovedBy == made.ProposedBy || made.AppliedAt == nil {
 		t.Fatalf("%+v: %v", made, err)
 	}
-	bill("1 for 0, 999999 for 0, 1200001 for 0.02400002") // 300,000 tokens at 0.02 per million are 0.006
-	if total, corrected := tokens(); total != "2200001" || corrected != "-300000" {
-		t.Errorf("used %s, corrected by %s", total, corrected)
-	}
+	f.wantTokenLines(tenant, "1 for 0, 999999 for 0, 1200001 for 0.02400002") // 300,000 tokens at 0.02 per million are 0.006
+	f.wantTokens(tenant, "2200001", "-300000")
 
 	req.Quantity = -2_200_001
 	if _, err := first.ProposeCorrection(ctx, "acme", req); api.CodeOf(err) != api.StateConflict || !strings.Contains(err.Error(), "is 2200000: a correction of -2200001") {
