@@ -247,7 +247,7 @@ func cloudUsage(r *remote) *cobra.Command {
 	return cmd
 }
 
-// showCloudUsage shows the groups and their total. It shows deleted namespaces by id, because their names are
+// showCloudUsage shows the groups, their total and the corrections that the total contains. It shows deleted namespaces by id, because their names are
 // no longer known.
 func showCloudUsage(w io.Writer, u api.UsageReport, names map[string]string) {
 	fmt.Fprintf(w, "from %s to %s", clock(u.From), clock(u.To))
@@ -255,7 +255,11 @@ func showCloudUsage(w io.Writer, u api.UsageReport, names map[string]string) {
 		fmt.Fprintf(w, ", as of %s", clock(*u.AsOf))
 	}
 	fmt.Fprintf(w, ", complete until %s\n\n", clock(u.CompleteUntil))
-	showList(w, append(u.Groups[:len(u.Groups):len(u.Groups)], api.UsageGroup{Key: "total", UsageTotals: u.Totals}), []column[api.UsageGroup]{
+	rows := append(u.Groups[:len(u.Groups):len(u.Groups)], api.UsageGroup{Key: "total", UsageTotals: u.Totals})
+	if u.Corrected != (api.UsageTotals{}) {
+		rows = append(rows, api.UsageGroup{Key: "corrections in total", UsageTotals: u.Corrected})
+	}
+	showList(w, rows, []column[api.UsageGroup]{
 		{"GROUP", func(g api.UsageGroup) string { return cmp.Or(names[g.Key], g.Key) }},
 		{"COST USD", func(g api.UsageGroup) string { return usd(g.CostUSD) }},
 		{"JOBS", func(g api.UsageGroup) string { return count(g.JobsEnqueued) }},

@@ -29,11 +29,14 @@ func cloudInvoices(r *remote) *cobra.Command {
 	)
 }
 
+// outputCSV is an output format of invoices.
+const outputCSV = "csv"
+
 // previewBill makes the command that shows the invoice of the running month. A table has the names of namespaces.
 func previewBill(r *remote) *cobra.Command {
 	var org string
 	var names map[string]string
-	return bindOrg(onCloud(r, "preview", "Show the invoice of the running month", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) (p api.InvoicePreview, err error) {
+	cmd := bindOrg(onCloud(r, "preview", "Show the invoice of the running month", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) (p api.InvoicePreview, err error) {
 		if org, names, err = orgWithNames(cmd.Context(), r, c, org); err != nil {
 			return p, err
 		}
@@ -45,6 +48,29 @@ func previewBill(r *remote) *cobra.Command {
 		}
 		showLines(w, p.InvoiceSums, p.Lines, p.LLMCost, names)
 	}), &org)
+	cmd.Long = "Show the invoice of the running month. With --output csv it has the columns of FOCUS, which programs for cloud costs read."
+	show := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r.formats = []string{outputCSV}
+		if r.output != outputCSV {
+			return show(cmd, args)
+		}
+		c, err := r.cloud()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if org, err = orgOf(cmd.Context(), c, org); err != nil {
+			return err
+		}
+		text, err := c.InvoicePreviewCSV(cmd.Context(), org)
+		if err != nil {
+			return err
+		}
+		_, err = cmd.OutOrStdout().Write(text)
+		return err
+	}
+	return cmd
 }
 
 func showInvoice(r *remote) *cobra.Command {

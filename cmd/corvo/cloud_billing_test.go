@@ -16,6 +16,10 @@ func TestCloudBillingPreview(t *testing.T) {
 		case "/cloud/v1/orgs/acme/namespaces":
 			fmt.Fprint(w, `{"items":[{"id":"ns_1","name":"orders"}]}`)
 		case "/cloud/v1/orgs/acme/invoices/preview":
+			if r.URL.RawQuery == "format=csv" {
+				fmt.Fprint(w, "BilledCost\n0.5\n")
+				return
+			}
 			fmt.Fprint(w, `{"period":"2026-02","currency":"USD","lines":[
 				{"meter":"output_tokens","namespace":"ns_1","tier":1,"price_version":"payg-1","quantity":25000001,"per":1000000,"unit_price":"0.02","amount":"0.50000002"},
 				{"meter":"output_tokens","namespace":"ns_2","tier":0,"price_version":"payg-1","quantity":1,"per":1000000,"unit_price":"0","amount":"0"}],
@@ -36,10 +40,15 @@ total          -     -          -       -     -         -                 0.5
 
 model calls, not in the total: 7.25
 `
-	for output, want := range map[string]string{"table": table, "json": `"namespace":"ns_1"`} {
+	for output, want := range map[string]string{"table": table, "json": `"namespace":"ns_1"`, "csv": "BilledCost\n0.5\n"} {
 		a := corvo(t, env, "cloud", "billing", "preview", "--org", "acme", "--output", output)
 		if a.code != 0 || !strings.Contains(a.stdout, want) {
 			t.Errorf("%s: %d, %s%s", output, a.code, a.stdout, a.stderr)
+		}
+	}
+	for command, want := range map[string]string{"preview": "table or json or csv", "plan": "it must be table or json\n"} {
+		if a := corvo(t, env, "cloud", "billing", command, "--org", "acme", "--output", "xml"); a.code != 2 || !strings.Contains(a.stderr, want) {
+			t.Errorf("%s: %d, %s", command, a.code, a.stderr)
 		}
 	}
 }

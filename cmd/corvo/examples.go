@@ -220,6 +220,12 @@ var examples = map[string]string{
 	"cloud hosts remove":            "corvo cloud hosts remove host-1",
 	"cloud hosts create":            "corvo cloud hosts create host-2 --kind host --region local --secret-file host-2.credential",
 
+	"cloud billing corrections":         "corvo cloud billing corrections",
+	"cloud billing corrections list":    "corvo cloud billing corrections list --org acme",
+	"cloud billing corrections propose": "corvo cloud billing corrections propose prod --org acme --meter output_tokens --hour 2026-02-11T10:00:00Z --queue mail --quantity -1200 --reason 'reported twice'",
+	"cloud billing corrections approve": "corvo cloud billing corrections approve CORRECTION_ID --org acme",
+	"cloud billing corrections reject":  "corvo cloud billing corrections reject CORRECTION_ID --org acme --reason 'the worker did not'",
+
 	"completion bash":       "corvo completion bash > /etc/bash_completion.d/corvo",
 	"completion zsh":        "corvo completion zsh > \"${fpath[1]}/_corvo\"",
 	"completion fish":       "corvo completion fish > ~/.config/fish/completions/corvo.fish",

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -27,6 +28,7 @@ type remote struct {
 	namespace      string
 	profile        string
 	output         string
+	formats        []string // of the output, besides the table and JSON
 }
 
 const (
@@ -57,8 +59,9 @@ func (r *remote) bindOutput(cmd *cobra.Command) {
 
 // checkOutput refuses an unknown output format.
 func (r *remote) checkOutput() error {
-	if r.output != outputTable && r.output != outputJSON {
-		return misusef("--output is %q; it must be %s or %s", r.output, outputTable, outputJSON)
+	formats := append([]string{outputTable, outputJSON}, r.formats...)
+	if !slices.Contains(formats, r.output) {
+		return misusef("--output is %q; it must be %s", r.output, strings.Join(formats, " or "))
 	}
 	return nil
 }

@@ -184,9 +184,9 @@ func (s *transcript) send(t *testing.T, method, path, body string) string {
 }
 
 var (
-	idPattern = regexp.MustCompile(`\b(job|bulk|sched|price|pol|alert|hook|dlv|key|tok|org|ns|host|store|op|req|cr)_[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}\b`)
+	idPattern = regexp.MustCompile(`\b(job|bulk|sched|price|pol|alert|hook|dlv|key|tok|org|ns|host|store|op|req|cr|uc)_[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}\b`)
 	// The ids of API keys have no prefix, so that only their place identifies them.
-	keyPattern     = regexp.MustCompile(`(?m)(^ID +|^GRANTED BY +|: key |Z by )\b[A-Za-z0-9]{16}\b`)
+	keyPattern     = regexp.MustCompile(`(?m)(^ID +|^(GRANTED|PROPOSED|APPROVED) BY +|: key |Z by )\b[A-Za-z0-9]{16}\b`)
 	addressPattern = regexp.MustCompile(`http://127\.0\.0\.1:\d{2,}`)
 	hashPattern    = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 	// An entry of a log: the number of entries before it depends on the duties of the leader.
