@@ -11,10 +11,10 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// cloudBilling makes the commands about plans, bills and credits.
+// cloudBilling makes the commands about plans, bills, spend limits and credits.
 func cloudBilling(r *remote) *cobra.Command {
-	return below("billing", "Manage the plan, invoices and credits of an organisation",
-		previewBill(r), cloudInvoices(r), showPlan(r), setPlan(r), cloudCredits(r), cloudCorrections(r),
+	return below("billing", "Manage the plan, invoices, spend limit and credits of an organisation",
+		previewBill(r), cloudInvoices(r), showPlan(r), setPlan(r), cloudSpendLimit(r), cloudCredits(r), cloudCorrections(r),
 		onCloud(r, "prices", "List the plans and the platform prices", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) (api.PlatformPrices, error) {
 			return c.PlatformPrices(cmd.Context())
 		}, func(w io.Writer, p api.PlatformPrices) { showPrices(w, p.Versions) }),
