@@ -87,18 +87,11 @@ func corrected(q querier, namespaces string, args []any) (sum billing.Totals, er
 }
 
 // checkCorrection refuses a correction that the present state does not allow: with VALIDATION_ERROR an hour that has not
-// begun, and with STATE_CONFLICT an hour in a closed month and a sum that would be negative. It runs at the proposal and
-// at the approval, because the state may have changed between them.
+// begun, and with STATE_CONFLICT a sum that would be negative. It runs at the proposal and at the approval, because the
+// state may have changed between them. An hour of a month that has an invoice is corrected as late usage.
 func (tx *Tx) checkCorrection(c Correction) error {
 	if c.HourNs > tx.clockNs() {
 		return api.Errorf(api.ValidationError, "the hour %s has not begun: correct usage of an hour that has", hourText(c.HourNs))
-	}
-	head, err := readLedgerHead(tx)
-	if err != nil {
-		return err
-	}
-	if c.HourNs < head.closedNs {
-		return api.Errorf(api.StateConflict, "the hour %s lies in a month that is closed, and its bill does not change any more: grant a credit instead", hourText(c.HourNs))
 	}
 	has, _, err := first(tx, scanHalves, "SELECT COALESCE(SUM(quantity >> 31), 0), COALESCE(SUM(quantity & 2147483647), 0) FROM usage_hourly"+
 		" WHERE namespace = ? AND hour_ns = ? AND queue = ? AND model = ? AND provider = ? AND meter = ?",

@@ -170,7 +170,7 @@ func TestLargeCorrectionsAreExact(t *testing.T) {
 	w.refused(api.StateConflict, correcting("u99", -math.MaxInt64))
 }
 
-// Only hours that have begun, in months that are open, are corrected. A namespace that was deleted is.
+// Only hours that have begun are corrected, those of closed months and of deleted namespaces too.
 func TestWhatIsCorrected(t *testing.T) {
 	t.Parallel()
 	w := correctionWorld(t)
@@ -190,17 +190,8 @@ func TestWhatIsCorrected(t *testing.T) {
 	last := correcting("u4", 1) // the last hour of the month
 	w.passTo("2023-12-01")
 	last.HourNs = w.clockNs - int64(time.Hour)
-	w.ok(last, correcting("u5", 1), approvingCorrection("op2", "u5"))
-	w.ok(closing("2023-11"))
-	for _, o := range []op{correcting("u6", 1), approvingCorrection("op2", "u4")} {
-		if e := w.refused(api.StateConflict, o); !strings.Contains(e.Message, "grant a credit instead") {
-			t.Error(e)
-		}
-	}
-	first := correcting("u7", 1)
-	first.HourNs = w.clockNs
-	w.ok(rejecting("op", "u4"), first, approvingCorrection("op2", "u7"), correcting("u5", 1)) // a repeat of an applied one
-	w.wantTokens("6", "3")
+	w.ok(last, closing("2023-11"), approvingCorrection("op2", "u4"))
+	w.wantTokens("5", "2")
 }
 
 // Fields out of their bounds are refused before they are in the log.
@@ -260,4 +251,21 @@ func (s *simulation) drawCorrection(n fleet.Namespace) op {
 		return &RejectCorrection{Id: id, Reason: "drawn"}
 	}
 	return ApproveCorrection(nil, id)
+}
+
+// A correction of a month that has an invoice is on the next invoice, at the price of its hour.
+func TestCorrectionsOfAnInvoicedMonthAreLate(t *testing.T) {
+	t.Parallel()
+	w := invoiceWorld(t)
+	used := egress(1, w.clockNs, 110*gigabyte)
+	w.ok(newKey(keyring.CloudOperator, "", "op"), newKey(keyring.CloudOperator, "", "op2"), used)
+	w.goTo(december + int64(billing.CloseGrace))
+	wantInvoice(t, w.invoiced("org_a"), "response_bytes ns_x tier 0 of 2023-11: 10000000000 = 0", "response_bytes ns_x tier 1 of 2023-11: 100000000000 = 9",
+		"INV-000001 finalised: subtotal 9 with rounding 0, credits 0, carried 0, total 9")
+	o := &ProposeCorrection{Meta: by("op"), Id: "u1", Org: "org_a", Namespace: "ns_x", HourNs: used.Rows[0].HourNs, Queue: "q", Meter: uint32(billing.ResponseBytes), Quantity: -10 * gigabyte, Reason: "counted twice"}
+	w.ok(o, approvingCorrection("op2", "u1"))
+	w.goTo(january + int64(billing.CloseGrace))
+	wantInvoice(t, w.invoiced("org_a"), "response_bytes ns_x tier 1 of 2023-11: -10000000000 = -0.9",
+		"INV-000002 paid: subtotal -0.9 with rounding 0, credits 0, carried -0.9, total 0")
+	w.verified()
 }
