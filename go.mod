@@ -24,6 +24,7 @@ require (
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
+	github.com/stripe/stripe-go/v76 v76.25.0
 	github.com/swaggest/swgui v1.8.5
 	go.etcd.io/bbolt v1.4.3
 	go.opentelemetry.io/otel v1.47.0

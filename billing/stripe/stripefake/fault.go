@@ -40,6 +40,13 @@ func (s *Server) Inject(f Fault) {
 	s.faults = append(s.faults, &f)
 }
 
+// Heal removes all faults that Inject has added.
+func (s *Server) Heal() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = nil
+}
+
 // Outage makes all requests fail with 503 for a time.
 func (s *Server) Outage(d time.Duration) {
 	s.mu.Lock()

@@ -11,24 +11,24 @@ import (
 func TestIdempotencyKeysLastForADay(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	make := func(key string, params ...string) (int, string, string) {
+	create := func(key string, params ...string) (int, string, string) {
 		status, header, o := f.try(key, "POST", "/v1/customers", params...)
 		id, _ := o["id"].(string)
 		return status, id, header.Get("Idempotent-Replayed")
 	}
-	_, first, replayed := make("k", "name=a")
+	_, first, replayed := create("k", "name=a")
 	if first == "" || replayed != "" {
 		t.Fatalf("the first request made %q, replayed %q", first, replayed)
 	}
 	f.clock.Advance(keyLife - time.Second)
-	if status, id, replayed := make("k", "name=a"); status != 200 || id != first || replayed != "true" {
+	if status, id, replayed := create("k", "name=a"); status != 200 || id != first || replayed != "true" {
 		t.Errorf("a repeat answered %d with %s, replayed %q, want %s", status, id, replayed, first)
 	}
 	if status, _, o := f.try("k", "POST", "/v1/customers", "name=b"); status != 400 || o["error"].(object)["type"] != "idempotency_error" {
 		t.Errorf("another body under the key: %d %v", status, o)
 	}
 	f.clock.Advance(time.Second)
-	if _, id, replayed := make("k", "name=a"); id == first || replayed != "" {
+	if _, id, replayed := create("k", "name=a"); id == first || replayed != "" {
 		t.Errorf("after a day the key still names %s", id)
 	}
 	if n := len(f.Objects("customer")); n != 2 {
