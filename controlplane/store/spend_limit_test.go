@@ -253,3 +253,17 @@ func TestSpendLimitValidate(t *testing.T) {
 		}
 	}
 }
+
+// drawSpend draws the ops of spend limits, with few amounts so that spends meet limits.
+func (s *simulation) drawSpend() op {
+	org, amount := s.some("SELECT id FROM orgs ORDER BY id", "org_none"), 1+s.rng.Int64N(4)
+	switch s.rng.IntN(6) {
+	case 0:
+		return &SetSpendLimit{Org: org}
+	case 1:
+		return &SetSpendLimit{Org: org, LimitNanoUsd: &amount}
+	case 2:
+		return &RaiseSpendLimit{Id: s.mint("raise_"), Org: org, AmountNanoUsd: amount, Reason: "drawn", ExpiresNs: s.clockNs + s.rng.Int64N(int64(time.Hour)), Operator: s.rng.IntN(3) == 0}
+	}
+	return &RecordSpend{Org: org, MonthNs: monthOf(s.clockNs), SpendNanoUsd: s.rng.Int64N(8)}
+}
