@@ -72,7 +72,7 @@ func newAdmin() *cobra.Command {
 	admin := misuse.Group(&cobra.Command{Use: "admin", Short: "Maintain the cloud (operators only)"})
 	audit := misuse.Group(&cobra.Command{Use: "audit", Short: "List and verify the control plane's audit log"})
 	audit.AddCommand(newAuditList(), newAuditVerify())
-	admin.AddCommand(audit, newLedger())
+	admin.AddCommand(audit, newLedger(), newStripe())
 	return admin
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/corvo/corvo/billing/stripe/stripefake"
 	"github.com/corvo/corvo/cmd/internal/allinone"
 	"github.com/corvo/corvo/cmd/internal/datadir"
 	"github.com/corvo/corvo/cmd/internal/front"
@@ -29,6 +30,8 @@ type devConfig struct {
 	Bind    string `flag:"bind" default:"127.0.0.1:8080" doc:"address of the cloud API and the gateway"`
 	DataDir string `flag:"data-dir" default:"cloud-data" doc:"directory for all data"`
 	Hosts   int64  `flag:"hosts" default:"1" doc:"number of hosts; more than one are processes of their own"`
+
+	StripeFake bool `flag:"stripe-fake" doc:"run a fake of Stripe beside the cloud, which charges nobody and forgets everything"`
 }
 
 func newDev() *cobra.Command {
@@ -87,8 +90,14 @@ func (cfg *devConfig) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return cfg.end(ctx, r, r.unopened(ctx, "cloud", err))
 	}
-	cfg.greet(out, cloud)
-	return cfg.end(ctx, r, cloud.Wait(ctx), cloud.Close)
+	var fake fakeStripe
+	if cfg.StripeFake {
+		if err := fake.start(ctx); err != nil {
+			return cfg.end(ctx, r, err, cloud.Close)
+		}
+	}
+	cfg.greet(out, cloud, fake.url)
+	return cfg.end(ctx, r, cloud.Wait(ctx), fake.close, cloud.Close)
 }
 
 // openLog opens the log of a part, which has the part's name below the data directory.
@@ -115,13 +124,16 @@ func (cfg *devConfig) hostCommand(ctx context.Context, flags ...string) *exec.Cm
 
 // greet prints the key and a command line that works when pasted, then the addresses of the cloud and the
 // paths of its files.
-func (cfg *devConfig) greet(out io.Writer, cloud *allinone.Cloud) {
+func (cfg *devConfig) greet(out io.Writer, cloud *allinone.Cloud, stripeURL string) {
 	fmt.Fprintf(out, "API key of namespace demo: %s\n", cloud.Access.APIKey)
 	fmt.Fprintf(out, "try: curl -s %s/api/v1/enqueue -H 'Authorization: Bearer %s' -d '{\"queue\":\"hello\",\"payload\":{\"name\":\"world\"}}'\n",
 		cloud.Endpoint, cloud.Access.APIKey)
 	fmt.Fprintf(out, "corvo-cloud %s listens on %s, data in %s\n", version, cloud.Endpoint, cfg.DataDir)
 	for _, port := range cloud.Ports {
 		fmt.Fprintf(out, "  %s on %s\n", port.Name, port.URL)
+	}
+	if stripeURL != "" {
+		fmt.Fprintf(out, "  a fake of Stripe on %s, secret key %s\n", stripeURL, stripefake.DefaultKey)
 	}
 	fmt.Fprintf(out, "endpoint, key and a cloud token for the cloud API and Terraform: %s\n", filepath.Join(cfg.DataDir, allinone.EnvFile))
 	for _, host := range cloud.SeparateHosts() {

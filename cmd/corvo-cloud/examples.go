@@ -19,6 +19,9 @@ var examples = map[string]string{
 	"admin ledger export": "corvo-cloud admin ledger export --data-dir /var/lib/corvo-control --out audit-2026",
 	"admin ledger show":   "corvo-cloud admin ledger show --operator-key-file /var/lib/corvo-control/operator.key",
 	"admin ledger verify": "corvo-cloud admin ledger verify --data-dir /var/lib/corvo-control",
+	"admin stripe":        "corvo-cloud admin stripe check --stripe-key-file stripe.key --webhook-url https://cloud.example.com/cloud/v1/webhooks/stripe --return-url https://app.example.com/billing",
+	"admin stripe check":  "corvo-cloud admin stripe check --stripe-key-file stripe.key --webhook-url https://cloud.example.com/cloud/v1/webhooks/stripe --return-url https://app.example.com/billing",
+	"admin stripe setup":  "corvo-cloud admin stripe setup --stripe-key-file stripe.key --webhook-url https://cloud.example.com/cloud/v1/webhooks/stripe --return-url https://app.example.com/billing",
 
 	"completion":            "corvo-cloud completion bash > /etc/bash_completion.d/corvo-cloud",
 	"completion bash":       "corvo-cloud completion bash > /etc/bash_completion.d/corvo-cloud",

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
 )
 
 func pause(name string) *PauseReconcile   { return &PauseReconcile{Meta: by("op"), Id: "ns_" + name} }
@@ -38,4 +39,11 @@ func TestAPausedNamespaceTakesNoStep(t *testing.T) {
 	if n := w.namespace("ns_x"); n.PausedBy != "" || n.PausedNs != 0 {
 		t.Errorf("a deleted namespace is paused by %q at %d", n.PausedBy, n.PausedNs)
 	}
+}
+
+func (s *simulation) drawPause(n fleet.Namespace) op {
+	if s.rng.IntN(2) == 0 {
+		return &PauseReconcile{Id: string(n.ID)}
+	}
+	return &ResumeReconcile{Id: string(n.ID)}
 }

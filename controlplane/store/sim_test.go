@@ -363,13 +363,6 @@ func (s *simulation) drawDrain() op {
 	return &UndrainHost{Id: host, ExpectVersion: version}
 }
 
-func (s *simulation) drawPause(n fleet.Namespace) op {
-	if s.rng.IntN(2) == 0 {
-		return &PauseReconcile{Id: string(n.ID)}
-	}
-	return &ResumeReconcile{Id: string(n.ID)}
-}
-
 func (s *simulation) drawBare() op {
 	n := s.someNamespace()
 	generation := max(1, n.Generation-int64(s.rng.IntN(8)/7))

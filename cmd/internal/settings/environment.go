@@ -19,7 +19,8 @@ const Prefix = "CORVO_"
 // and the scripts that install and try Corvo.
 var variables = []string{
 	"CORVO_API_KEY", "CORVO_BASE_URL", "CORVO_CLOUD_TOKEN", "CORVO_CONCURRENCY", "CORVO_ENDPOINT", "CORVO_HEALTH_ADDR", "CORVO_IMAGE",
-	"CORVO_INSTALL_DIR", "CORVO_JOIN_TOKEN", "CORVO_NAMESPACE", "CORVO_PROFILE", "CORVO_QUEUES", "CORVO_URL", "CORVO_VERSION",
+	"CORVO_INSTALL_DIR", "CORVO_JOIN_TOKEN", "CORVO_NAMESPACE", "CORVO_PROFILE", "CORVO_QUEUES", "CORVO_STRIPE_KEY", "CORVO_URL",
+	"CORVO_VERSION",
 }
 
 // foreign matches variables that other programs set for a service of our name: Kubernetes for each Service,
