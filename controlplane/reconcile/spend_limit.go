@@ -29,8 +29,8 @@ type rated struct {
 	due    time.Time // of the next proposal, so that one that fails or changes nothing is not repeated at once
 }
 
-// ratingBasis is what a bill depends on. A rating of the same basis gives the same bill, except after a correction. The
-// rating of the next hour brings that.
+// ratingBasis is what a bill depends on. A rating of the same basis gives the same bill. A correction changes asOfNs, because
+// it is a source of usage.
 type ratingBasis struct {
 	month, hour    time.Time
 	asOfNs, planNs int64
